@@ -1,0 +1,5 @@
+"""`python -m sparsetorch`."""
+
+from sparsetorch.cli import main
+
+raise SystemExit(main())
