@@ -13,7 +13,7 @@ class SparsetorchError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-class BadInputError(SparsetorchError):
+class BadInputError(SparsetorchError, ValueError):
     """A file, a configuration or an argument that cannot be used as it is."""
 
     exit_code = 1

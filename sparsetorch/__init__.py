@@ -1,0 +1,66 @@
+"""sparsetorch: sparse CNNs from PyTorch Lightning to XNNPACK's sparse path.
+
+Names are imported when first used, so that `import sparsetorch` costs nothing and `verify` never loads torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparsetorch.callbacks.sparse_training import SparseTraining
+    from sparsetorch.exporter.pipeline import export
+    from sparsetorch.sparsify.distribution import ER, ERK, Uniform
+    from sparsetorch.sparsify.magnitude import Magnitude
+    from sparsetorch.sparsify.pattern import Unstructured
+    from sparsetorch.sparsify.policy import AllWeights, Conv1x1
+    from sparsetorch.sparsify.rigl import SET, RigL, Static
+    from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay
+    from sparsetorch.xnnpack.verdict import Verdict, verify
+
+_HOME = {
+    "SparseTraining": "sparsetorch.callbacks.sparse_training",
+    "Magnitude": "sparsetorch.sparsify.magnitude",
+    "RigL": "sparsetorch.sparsify.rigl",
+    "SET": "sparsetorch.sparsify.rigl",
+    "Static": "sparsetorch.sparsify.rigl",
+    "PolynomialDecay": "sparsetorch.sparsify.schedule",
+    "ConstantSparsity": "sparsetorch.sparsify.schedule",
+    "Uniform": "sparsetorch.sparsify.distribution",
+    "ERK": "sparsetorch.sparsify.distribution",
+    "ER": "sparsetorch.sparsify.distribution",
+    "Unstructured": "sparsetorch.sparsify.pattern",
+    "AllWeights": "sparsetorch.sparsify.policy",
+    "Conv1x1": "sparsetorch.sparsify.policy",
+    "export": "sparsetorch.exporter.pipeline",
+    "verify": "sparsetorch.xnnpack.verdict",
+    "Verdict": "sparsetorch.xnnpack.verdict",
+}
+
+__all__ = [
+    "ER",
+    "ERK",
+    "SET",
+    "AllWeights",
+    "ConstantSparsity",
+    "Conv1x1",
+    "Magnitude",
+    "PolynomialDecay",
+    "RigL",
+    "SparseTraining",
+    "Static",
+    "Uniform",
+    "Unstructured",
+    "Verdict",
+    "export",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'sparsetorch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""LightningDataModules."""
+
+from sparsetorch.data.digits import Digits
+
+__all__ = ["Digits"]

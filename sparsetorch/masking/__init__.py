@@ -1,0 +1,18 @@
+"""Masks on modules: the only code that touches `torch.nn.utils.prune`."""
+
+from sparsetorch.masking.masks import attach, is_masked, mask_of, masked_layers, set_mask
+from sparsetorch.masking.optimizer_slots import clear_slots
+from sparsetorch.masking.permanent import make_permanent, permanent_copy
+from sparsetorch.masking.state_dict import plain_state_dict
+
+__all__ = [
+    "attach",
+    "clear_slots",
+    "is_masked",
+    "make_permanent",
+    "mask_of",
+    "masked_layers",
+    "permanent_copy",
+    "plain_state_dict",
+    "set_mask",
+]

@@ -1,0 +1,34 @@
+"""Masks made permanent: plain modules whose weights hold the zeros."""
+
+import copy
+from typing import TypeVar
+
+import torch
+from torch import nn
+from torch.nn.utils import prune
+
+from sparsetorch.masking.masks import WEIGHT, mask_of, masked_layers, original_of, refresh
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def make_permanent(module: M) -> M:
+    """Bake every mask inside `module` into its weights and remove the masks, in place.
+
+    The parameter objects stay the same; masked entries are exactly +0.0.
+    """
+    for layer in masked_layers(module).values():
+        with torch.no_grad():
+            original_of(layer).masked_fill_(~mask_of(layer), 0.0)
+        prune.remove(layer, WEIGHT)
+    return module
+
+
+def permanent_copy(module: M) -> M:
+    """A deep copy with its masks made permanent; `module` itself is left as it is.
+
+    `copy.deepcopy` alone fails on a masked module after a forward with gradients (its `weight` is not a leaf).
+    """
+    for layer in masked_layers(module).values():
+        refresh(layer)
+    return make_permanent(copy.deepcopy(module))

@@ -1,0 +1,203 @@
+"""A sparse network in training: masks on layers, changed along a schedule. Three calls a step, no framework.
+
+    sparsifier = Sparsifier(network, algorithm=RigL(), schedule=ConstantSparsity(0.9).resolve(total_steps))
+    for step, (image, label) in enumerate(batches, start=1):
+        sparsifier.before_backward(step)            # will the gradient of the zeros be needed?
+        loss(network(image), label).backward()
+        sparsifier.before_optimizer_step(step)      # keep it, and hide it from the optimizer
+        optimizer.step()
+        optimizer.zero_grad()
+        sparsifier.after_optimizer_step(step, [optimizer])
+
+An update follows the optimizer step: the weights that compete are those after step t, the dense gradient is the one
+that step t was computed from (accumulated, all-reduced and unscaled as the optimizer saw it). RigL's reference
+implementation replaces the step instead; following it loses no gradient and keeps every scheduler's count of steps.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from sparsetorch.errors import BadInputError
+from sparsetorch.masking import masks
+from sparsetorch.masking.optimizer_slots import clear_slots
+from sparsetorch.sparsify.algorithm import Algorithm
+from sparsetorch.sparsify.distribution import Distribution, Uniform
+from sparsetorch.sparsify.mask import number_kept, random_mask, sparsity_of
+from sparsetorch.sparsify.pattern import Pattern, Unstructured
+from sparsetorch.sparsify.policy import AllWeights, Policy, weight_layers
+from sparsetorch.sparsify.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class LayerUpdate:
+    """What one update did to one layer."""
+
+    dropped: int
+    """Entries that were active and no longer are."""
+    grown: int
+    """Entries that were inactive and now are active; they start at 0."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of all masks."""
+
+    step: int
+    layers: dict[str, LayerUpdate]
+
+
+class Sparsifier:
+    """Masks on the layers of `module` that `policy` picks, and the rule that changes them.
+
+    A layer that carries a mask with zeros already (a second training, a loaded checkpoint) keeps it.
+
+    Args:
+        module: any network; masks are attached to its layers at once.
+        algorithm: which entries.
+        schedule: when and how sparse; `resolve` it first, so that every step is a number.
+        policy: which layers.
+        distribution: how much of each layer.
+        pattern: in which shape.
+        seed: of the first masks and of random growth; the same on every rank.
+
+    Raises:
+        BadInputError: where the policy picks no layer.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        algorithm: Algorithm,
+        schedule: Schedule,
+        policy: Policy | None = None,
+        distribution: Distribution | None = None,
+        pattern: Pattern | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.algorithm = algorithm
+        self.schedule = schedule
+        self.distribution = Uniform() if distribution is None else distribution
+        self.pattern = Unstructured() if pattern is None else pattern
+        self.seed = seed
+        chosen = AllWeights() if policy is None else policy
+        self.layers = chosen.select(module)
+        if not self.layers:
+            found = ", ".join(weight_layers(module)) or "no convolution or linear layer at all"
+            raise BadInputError(f"policy: {chosen} picks no layer of {type(module).__name__}; found {found}")
+        self.first_layer = next(iter(weight_layers(module)))
+        self.skipped_updates = 0
+        """Updates left out because a gradient or weight was not finite (a step that a gradient scaler skips)."""
+        self._dense_gradients: dict[str, Tensor] = {}
+        for layer in self.layers.values():
+            masks.attach(layer)
+
+    @property
+    def sparsity(self) -> float:
+        """The share of inactive entries over all masked layers."""
+        active = sum(int(masks.mask_of(layer).sum()) for layer in self.layers.values())
+        return 1.0 - active / sum(masks.mask_of(layer).numel() for layer in self.layers.values())
+
+    def layer_sparsity(self) -> dict[str, float]:
+        """The share of inactive entries per layer."""
+        return {name: sparsity_of(masks.mask_of(layer)) for name, layer in self.layers.items()}
+
+    def mask_size(self, name: str) -> int:
+        """The number of entries of a layer's mask."""
+        return masks.mask_of(self.layers[name]).numel()
+
+    def allocation(self, sparsity: float) -> dict[str, float]:
+        """What each layer's sparsity is at a global one."""
+        shapes = {name: tuple(masks.mask_of(layer).shape) for name, layer in self.layers.items()}
+        return self.distribution.allocate(shapes, sparsity, first_layer=self.first_layer)
+
+    def start(self) -> None:
+        """Put the first masks on: random ones for an algorithm that starts sparse, one-shot ones due at step 0.
+
+        A layer that already has zeros in its mask keeps it.
+        """
+        if self.algorithm.starts_sparse:
+            for index, (name, sparsity) in enumerate(self.allocation(self.schedule.sparsity_at(0)).items()):
+                layer = self.layers[name]
+                if bool(masks.mask_of(layer).all()):
+                    units = self.pattern.pool(masks.mask_of(layer).float())
+                    chosen = random_mask(units.shape, number_kept(units.numel(), sparsity), self._generator(0, index))
+                    masks.set_mask(layer, self.pattern.spread(chosen.to(units.device), masks.mask_of(layer)))
+        elif self.schedule.is_update_step(0):
+            self.update(0, [])
+
+    def before_backward(self, step: int) -> None:
+        """Before the forward of any micro-batch of optimizer step `step` (the first is 1)."""
+        wanted = self.algorithm.growth == "gradient" and self.schedule.is_update_step(step)
+        for layer in self.layers.values():
+            masks.want_dense_gradient(layer, wanted)
+
+    def before_optimizer_step(self, step: int, parameters: Iterable[nn.Parameter] | None = None) -> None:
+        """After the last backward of step `step`, gradients accumulated, all-reduced and unscaled, not yet clipped.
+
+        Args:
+            step: the optimizer step about to be taken.
+            parameters: those of the optimizer about to step; None: all.
+        """
+        if self.algorithm.growth != "gradient" or not self.schedule.is_update_step(step):
+            return
+        mine = None if parameters is None else {id(parameter) for parameter in parameters}
+        for name, layer in self.layers.items():
+            if mine is None or id(masks.original_of(layer)) in mine:
+                gradient = masks.take_dense_gradient(layer)
+                if gradient is not None:
+                    self._dense_gradients[name] = gradient
+
+    def after_optimizer_step(self, step: int, optimizers: Iterable[Optimizer]) -> Update | None:
+        """After optimizer step `step`: the update, where one is due. None where none is or none was possible."""
+        if not self.schedule.is_update_step(step):
+            return None
+        try:
+            if not self._finite():
+                self.skipped_updates += 1
+                return None
+            return self.update(step, optimizers)
+        finally:
+            self._dense_gradients.clear()
+            self.before_backward(step + 1)
+
+    def update(self, step: int, optimizers: Iterable[Optimizer]) -> Update:
+        """Change every layer's mask as the algorithm says for `step`; clear the slots of entries that come or go."""
+        optimizers = list(optimizers)
+        progress = self.schedule.progress(step)
+        report = {}
+        for index, (name, sparsity) in enumerate(self.allocation(self.schedule.sparsity_at(step)).items()):
+            layer = self.layers[name]
+            before, weight = masks.mask_of(layer), masks.original_of(layer)
+            growth = self._growth(name, weight, step, index)
+            after = self.algorithm.update(before, weight, growth, sparsity, progress, self.pattern)
+            stays = before & after
+            report[name] = LayerUpdate(
+                dropped=int(before.sum() - stays.sum()),
+                grown=int(after.sum() - stays.sum()),
+            )
+            masks.set_mask(layer, after)
+            for optimizer in optimizers:
+                clear_slots(optimizer, weight, stays)
+        return Update(step, report)
+
+    def _growth(self, name: str, weight: Tensor, step: int, index: int) -> Tensor | None:
+        if self.algorithm.growth == "random":
+            return torch.rand(weight.shape, generator=self._generator(step, index)).to(weight.device)
+        if self.algorithm.growth == "gradient":
+            gradient = self._dense_gradients.get(name)
+            # A layer without a gradient took no part in the loss: nothing tells its entries apart, index order decides.
+            return torch.zeros_like(weight) if gradient is None else gradient.abs()
+        return None
+
+    def _generator(self, step: int, index: int) -> torch.Generator:
+        """A random stream of its own per seed, step and layer: equal on all ranks and after a resume, stored nowhere."""
+        return torch.Generator().manual_seed(((self.seed * 1_000_003 + step) * 10_007 + index) % (1 << 62))
+
+    def _finite(self) -> bool:
+        tensors = [*self._dense_gradients.values(), *map(masks.original_of, self.layers.values())]
+        return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
