@@ -1,0 +1,109 @@
+"""Convert a checkpoint, or any PyTorch network, to a .tflite whose sparse 1x1 convolutions are stored compressed.
+
+The file is loaded, run and compared with PyTorch before it gets its name. A network that a sparse-path runtime would
+compute wrongly is written dense, with the reasons.
+
+examples:
+  sparsetorch export --checkpoint runs/digits/rigl_90/checkpoints/last.ckpt -o digits.tflite --dense-twin
+  sparsetorch export --model torchvision.models:mobilenet_v2 --weights w.pt --input-shape 3,224,224 -o mobilenet.tflite
+  sparsetorch export --model net.py:make --model-args '{"width": 0.5}' --input-shape 3,96,96 --sparsity 0.85 -o try.tflite
+
+exit codes: 0 written, and eligible on every asked target if its weights are sparse; 1 bad input or failure; 2 usage;
+            3 written, but its zeros gain nothing on some asked target (says why); 4 numbers differ, nothing written
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from sparsetorch.errors import BadInputError, UsageError
+from sparsetorch.files import write_json
+from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the command line."""
+    source = parser.add_argument_group("what to convert (one of the two)")
+    source.add_argument("--checkpoint", metavar="C", type=Path, help="checkpoint of a `sparsetorch fit` run")
+    source.add_argument("--config", metavar="X.yaml", type=Path, help="its recipe, for a checkpoint from elsewhere")
+    source.add_argument(
+        "--model", metavar="M", help="dotted.path:callable or file.py:callable that returns an nn.Module"
+    )
+    source.add_argument("--model-args", metavar="JSON", help="keyword arguments of the callable")
+    source.add_argument("--weights", metavar="W.pt", type=Path, help="state dict to load into it, masked or plain")
+    source.add_argument(
+        "--input-shape", metavar="C,H,W", type=_shape, help="of one input; a checkpoint remembers its own"
+    )
+    source.add_argument(
+        "--sparsity", metavar="S", type=float, help="prune the 1x1 convolutions in one shot, to try things"
+    )
+    output = parser.add_argument_group("what to write")
+    output.add_argument("-o", "--output", metavar="OUT.tflite", type=Path, required=True)
+    output.add_argument(
+        "--dense-twin", action="store_true", help="also write OUT.dense.tflite: same weights, not encoded"
+    )
+    output.add_argument(
+        "--values", choices=["float32"], default="float32", help="how weights are stored (default: float32)"
+    )
+    output.add_argument(
+        "--target",
+        metavar="T",
+        action="append",
+        choices=list(TARGETS),
+        help=f"what the verdict is about; may be repeated; of {', '.join(TARGETS)} (default: arm64 and wasm)",
+    )
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"found {text!r}, needed C,H,W such as 3,224,224") from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export; see the module's description."""
+    if (args.checkpoint is None) == (args.model is None):
+        raise UsageError("needed either --checkpoint C or --model M")
+    if args.checkpoint is not None and (args.weights is not None or args.model_args is not None):
+        raise UsageError("--weights and --model-args go with --model, not with --checkpoint")
+    # Everything that can be wrong with the words is said before torch is loaded, which takes seconds.
+    from sparsetorch.exporter.pipeline import export
+    from sparsetorch.exporter.source import load_checkpoint, load_factory
+
+    shape = args.input_shape
+    if args.checkpoint is not None:
+        module, recorded = load_checkpoint(args.checkpoint, args.config)
+        shape = shape or recorded
+        name = args.checkpoint
+    else:
+        module = load_factory(args.model, args.model_args, args.weights)
+        name = args.model
+    if shape is None:
+        raise BadInputError(f"{name}: the shape of its input is not known; give it with --input-shape C,H,W")
+    from sparsetorch.report.export_table import print_report, stages
+
+    quiet = args.quiet or args.json == "-"
+    with stages(quiet) as progress:
+        report = export(
+            module,
+            args.output,
+            shape,
+            dense_twin=args.dense_twin,
+            sparsity=args.sparsity,
+            targets=args.target or DEFAULT_TARGETS,
+            progress=progress,
+        )
+    if not quiet:
+        print_report(report)
+    if args.json is not None:
+        write_json(args.json, report.to_dict())
+    if report.meant_sparse and not report.verdict.eligible:
+        kept_off = [name for name, target in report.verdict.targets.items() if not target.eligible]
+        print(
+            f"sparsetorch export: {args.output} is written, but its zeros gain no time on {', '.join(kept_off)}; "
+            f"`sparsetorch verify {args.output}` says why",
+            file=sys.stderr,
+        )
+        return 3
+    return 0

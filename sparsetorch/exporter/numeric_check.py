@@ -1,0 +1,109 @@
+"""Does the file compute what the PyTorch module computes? Asked of the file itself, loaded by the LiteRT interpreter."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sparsetorch.errors import WrongNumbersError
+from sparsetorch.exporter.torch_to_onnx import run_outputs
+
+Array = npt.NDArray[np.float32]
+
+TOLERANCE = 1e-4
+"""Largest |difference| allowed, relative to the largest |value| of the output. float32 gives about 1e-6."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Inputs and the outputs that PyTorch computes for them, as NCHW arrays."""
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[tuple[Array, ...], ...]
+    """Per input, the outputs in order."""
+
+
+def reference(module: nn.Module, input_shape: tuple[int, ...], count: int = 3) -> Reference:
+    """Run `module` on `count` random inputs: two in [0, 1) as images are, one normal as normalised images are.
+
+    The global random state is neither read nor changed.
+    """
+    generator = torch.Generator().manual_seed(0)
+    images = [torch.rand(input_shape, generator=generator) for _ in range(count - 1)]
+    images.append(torch.randn(input_shape, generator=generator))
+    outputs = [tuple(value.float().numpy() for value in run_outputs(module, image)) for image in images]
+    return Reference(tuple(image.numpy() for image in images), tuple(outputs))
+
+
+def run_tflite(path: Path, image: Array) -> list[Array]:
+    """The outputs of a .tflite for one NCHW input, in the interpreter's own (NHWC) layout."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    with _silenced():
+        interpreter = Interpreter(str(path), num_threads=1)
+        interpreter.allocate_tensors()
+    (entry,) = interpreter.get_input_details()
+    value = np.ascontiguousarray(image.transpose(0, 2, 3, 1)) if image.ndim == 4 else image
+    interpreter.set_tensor(entry["index"], value)
+    interpreter.invoke()
+    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Hide what C++ code writes to standard error: the interpreter announces its delegate there."""
+    sys.stderr.flush()
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+def check_numbers(path: Path, expected: Reference) -> list[float]:
+    """Compare a .tflite with PyTorch.
+
+    Returns:
+        Per output, the largest |difference| over all inputs, relative to the largest |value| PyTorch gives.
+
+    Raises:
+        WrongNumbersError: naming the outputs that differ, or that the file does not run.
+    """
+    errors = [0.0] * len(expected.outputs[0])
+    for image, outputs in zip(expected.inputs, expected.outputs, strict=True):
+        try:
+            found = run_tflite(path, image)
+        except (RuntimeError, ValueError) as error:
+            raise WrongNumbersError(f"the converted file does not run: {str(error).splitlines()[0]}") from error
+        if len(found) != len(outputs):
+            raise WrongNumbersError(f"the converted file has {len(found)} outputs, the PyTorch module {len(outputs)}")
+        for index, (theirs, ours) in enumerate(zip(found, outputs, strict=True)):
+            errors[index] = max(errors[index], _relative_error(theirs, ours))
+    wrong = {index: error for index, error in enumerate(errors) if not error <= TOLERANCE}
+    if wrong:
+        told = ", ".join(f"output {index} by {error:.1e}" for index, error in wrong.items())
+        raise WrongNumbersError(
+            f"the converted file differs from PyTorch: {told} (relative; allowed {TOLERANCE:.0e}). Nothing was written."
+        )
+    return errors
+
+
+def _relative_error(found: Array, expected: Array) -> float:
+    """Infinite where the shapes cannot be matched."""
+    channels_last = np.moveaxis(expected, 1, -1) if expected.ndim > 2 else expected
+    if found.shape == channels_last.shape:
+        expected = channels_last
+    elif found.shape != expected.shape:
+        return float("inf")
+    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
+    return float(np.abs(found.astype(np.float64) - expected).max(initial=0.0)) / scale

@@ -1,0 +1,67 @@
+"""PyTorch to ONNX, static batch."""
+
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from sparsetorch.errors import BadInputError
+
+
+def run_outputs(module: nn.Module, image: Tensor) -> list[Tensor]:
+    """The outputs of `module` in order, whatever it returns: a tensor, a list or tuple, or a dictionary of them.
+
+    Raises:
+        BadInputError: where the input's shape does not fit the module, or an output is no tensor.
+    """
+    try:
+        with torch.no_grad():
+            result = module(image)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise BadInputError(
+            f"{type(module).__name__} does not run on an input of shape {tuple(image.shape)}: "
+            f"{str(error).strip().splitlines()[0]}. Give the shape the network was made for with --input-shape C,H,W."
+        ) from error
+    values = list(result.values()) if isinstance(result, dict) else result
+    values = list(values) if isinstance(values, list | tuple) else [values]
+    if not values or not all(isinstance(value, Tensor) for value in values):
+        kinds = ", ".join(type(value).__name__ for value in values) or "nothing"
+        raise BadInputError(
+            f"{type(module).__name__} returns {kinds}; needed a tensor, or a list or dictionary of tensors"
+        )
+    return values
+
+
+def torch_to_onnx(module: nn.Module, input_shape: tuple[int, ...], path: Path) -> None:
+    """Write `module`, in evaluation mode and without masks, as an ONNX file with a fixed input shape.
+
+    Args:
+        module: a plain module; see `masking.permanent_copy`.
+        input_shape: (N, C, H, W).
+        path: where to write.
+
+    Raises:
+        BadInputError: where torch.export cannot trace the module.
+    """
+    image = torch.zeros(input_shape)
+    names = [f"output_{index}" for index in range(len(run_outputs(module, image)))]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                module,
+                (image,),
+                str(path),
+                input_names=["input"],
+                output_names=names,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BadInputError(
+            f"{type(module).__name__} cannot be traced into an ONNX graph: {first}. Control flow that depends on values, "
+            "and calls outside torch, have to go from its forward."
+        ) from error

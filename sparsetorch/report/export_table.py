@@ -1,0 +1,60 @@
+"""What `sparsetorch export` shows: stages while it works, sizes and the verdict when it is done."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sparsetorch.exporter.pipeline import ExportReport
+
+
+@contextlib.contextmanager
+def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A spinner with the name of the stage at hand on a terminal, a line per stage elsewhere; on standard error."""
+    if quiet:
+        yield lambda stage: None
+        return
+    console = Console(stderr=True, highlight=False)
+    started = time.monotonic()
+    if not console.is_terminal:
+        yield lambda stage: console.print(f"{time.monotonic() - started:5.1f} s  {stage}")
+        return
+    with console.status("") as status:
+        yield lambda stage: status.update(f"{stage} ...")
+
+
+def print_report(report: ExportReport) -> None:
+    """Sizes, numeric errors, encoded layers, and a verdict per target; on standard output."""
+    console = Console(highlight=False)
+    table = Table("file", "raw", "gzip", "difference from PyTorch", title="sparsetorch export", title_justify="left")
+    table.columns[0].overflow = "fold"
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for file in (report.model, report.dense_twin):
+        if file is not None:
+            error = f"{max(file.errors):.1e}"
+            table.add_row(escape(file.path), f"{file.bytes:,}", f"{file.gzip_bytes:,}", error)
+    console.print(table)
+    encoded = [tensor for tensor in report.encoded if tensor.encoding == "sparse"]
+    zeros = sum(tensor.sparsity * tensor.dense_bytes for tensor in report.encoded)
+    size = sum(tensor.dense_bytes for tensor in report.encoded)
+    if size:
+        console.print(
+            f"1x1 convolutions: {len(encoded)} of {len(report.encoded)} sparse-encoded, {zeros / size:.1%} of their "
+            f"weights are zero."
+        )
+    for tensor in report.encoded:
+        if tensor.encoding != "sparse" and tensor.sparsity > 0:
+            console.print(f"  {escape(tensor.name)} ({tensor.sparsity:.1%}) stays dense: {escape(tensor.reason or '')}")
+    if report.refused:
+        console.print(
+            "[bold red]Written dense:[/] sparse-encoded, this network would compute wrong numbers on devices."
+        )
+        for reason in report.refused:
+            console.print(f"  {escape(reason)}")
+    for name, target in report.verdict.targets.items():
+        told = f"eligible, {report.verdict.expected_spmm} sparse matrix products" if target.eligible else "not eligible"
+        console.print(f"{name}: {told}" + ("" if target.eligible else f": {escape(target.why_not or '')}"))
