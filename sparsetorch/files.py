@@ -1,5 +1,6 @@
 """Writing results: whole or not at all."""
 
+import contextlib
 import json
 import os
 import sys
@@ -11,32 +12,36 @@ from sparsetorch.errors import BadInputError
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file through a temporary one in its folder and a rename, so that no reader sees half of it.
+    """Write beside the target, flush to the disk, then rename: a reader sees the old file or the new one.
 
     Raises:
-        BadInputError: where the folder does not exist or cannot be written, or the disk is full. What lay at `path`
-            before is then untouched.
+        BadInputError: the place cannot be written, or the disk is full; what lay at `path` before is then untouched.
     """
     target = Path(path)
-    if target.is_dir():
-        raise BadInputError(f"{target}: found a folder, needed a file name")
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            temporary = file.name
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes a private file; the result is an ordinary one
+        os.chmod(temporary, 0o666 & ~_umask())  # the temporary file is private; the result gets the usual rights
         os.replace(temporary, target)
     except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise BadInputError(f"{target}: cannot be written ({error.strerror or error})") from error
-    except BaseException:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+        raise BadInputError(f"{target}: cannot be written ({error.strerror or error})") from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def first_free(base: Path) -> Path:
+    """The first of base, base-2, base-3, ... that does not exist or is an empty folder: nothing is ever written over."""
+    candidate, number = base, 1
+    while candidate.exists() and (not candidate.is_dir() or any(candidate.iterdir())):
+        number += 1
+        candidate = base.with_name(f"{base.name}-{number}")
+    return candidate
 
 
 def _umask() -> int:

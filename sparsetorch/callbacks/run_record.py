@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -57,7 +58,7 @@ class RunRecord(pl.Callback):
         if self.lines and trainer.is_global_zero and (epochs < 10 or epoch % max(epochs // 10, 1) == 0):
             metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
             shown = "  ".join(f"{key} {value:.4f}" for key, value in sorted(metrics.items()))
-            print(f"epoch {epoch}/{epochs}  step {trainer.global_step}  {shown}", flush=True)
+            print(f"epoch {epoch}/{epochs}  step {trainer.global_step}  {shown}", file=sys.stderr, flush=True)
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]

@@ -34,9 +34,10 @@ def explain(message: str, known: list[str]) -> str:
 def _suggestion(name: str, known: list[str], classes: list[str]) -> str:
     """What `name` was probably meant to be, or what there is."""
     accepted = _parameters(classes[-1]) if classes else []
-    near = difflib.get_close_matches(name, list(dict.fromkeys([*accepted, *known])), n=3, cutoff=0.6)
-    if near:
-        return f" Did you mean {' or '.join(near)}?"
+    for wrong in (name, name.partition(".")[0]):
+        near = difflib.get_close_matches(wrong, [*accepted, *known], n=1, cutoff=0.7)
+        if near:
+            return f" Did you mean {near[0]}?"
     return f" Accepted here: {', '.join(accepted)}." if accepted else ""
 
 

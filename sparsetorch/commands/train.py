@@ -13,7 +13,7 @@ from typing import Any
 import pytorch_lightning as pl
 import yaml
 from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar, TQDMProgressBar
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +22,7 @@ from sparsetorch.callbacks.run_record import RunRecord
 from sparsetorch.callbacks.sparse_training import SparseTraining
 from sparsetorch.commands.parse_errors import explain
 from sparsetorch.errors import BadInputError, SparsetorchError, UsageError
-from sparsetorch.files import write_json
+from sparsetorch.files import first_free, write_json
 
 
 class TrainingCLI(LightningCLI):
@@ -81,7 +81,7 @@ class TrainingCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def _run_dir(self) -> Path:
-        """The first of base, base-2, base-3, ... that holds nothing: an earlier run is never written over."""
+        """Where this run goes; an earlier run is never written over."""
         given = self._get(self.config_init, "run_dir")
         if given is not None:
             base = Path(given)
@@ -89,11 +89,7 @@ class TrainingCLI(LightningCLI):
             configs = self.config[str(self.subcommand)].get("config") or []
             recipe = Path(str(configs[-1])).resolve() if configs else Path("unnamed/run.yaml")
             base = Path("runs") / recipe.parent.name / recipe.stem
-        candidate, number = base, 1
-        while candidate.exists() and (not candidate.is_dir() or any(candidate.iterdir())):
-            number += 1
-            candidate = base.with_name(f"{base.name}-{number}")
-        return candidate
+        return first_free(base)
 
     def _plain_config(self) -> dict[str, Any]:
         """The parsed recipe as plain dictionaries, so that a checkpoint loads with `weights_only=True`."""
@@ -125,7 +121,7 @@ def run(name: str, words: list[str]) -> int:
 
 
 def _check_files(words: list[str]) -> None:
-    for option, value in zip(words, [*words[1:], ""], strict=True):
+    for option, value in zip(words, [*words[1:], ""], strict=False):
         option, separator, attached = option.partition("=")
         value = attached if separator else value
         if option in ("--config", "-c") and not Path(value).is_file():
@@ -174,6 +170,7 @@ def _run_cli(name: str, words: list[str]) -> TrainingCLI:
             pl.LightningDataModule,
             subclass_mode_model=True,
             subclass_mode_data=True,
+            save_config_callback=SaveConfigCallback if name == "fit" else None,
             save_config_kwargs={"overwrite": True},
             seed_everything_default=1,
             auto_configure_optimizers=False,

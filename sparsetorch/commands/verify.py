@@ -1,0 +1,119 @@
+"""Say whether XNNPACK would run a .tflite file on its sparse path, on which targets, and if not, everything that keeps it off.
+
+A static answer from the rules of named XNNPACK revisions: nothing is run. Each reason names the operator, the PyTorch module
+(where the file's tensors are named after modules), what was found, what is required, and a fix. UNSAFE is worse than slow: the
+file would give wrong numbers, or not load, on devices that take the sparse path, while this computer shows right ones.
+
+examples:
+  sparsetorch verify model.tflite
+  sparsetorch verify model.tflite --target arm64 --target x86
+  sparsetorch verify model.tflite --json - --quiet | jq '.reasons[] | [.module, .rule, .fix]'
+
+exit codes: 0 every asked target is eligible; 1 not a TFLite file, or a damaged one; 2 usage; 3 not eligible, or unsafe
+"""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sparsetorch.files import write_json
+from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS, Verdict, verify
+from sparsetorch.xnnpack.targets import find_targets
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    known = "; ".join(f"{target.name}: {target.description}" for target in TARGETS.values())
+    parser.add_argument("file", metavar="FILE.tflite", help="the model")
+    parser.add_argument(
+        "--target",
+        action="append",
+        metavar="T",
+        help=f"where it is to run; may be repeated (default: {' and '.join(DEFAULT_TARGETS)}). {known}",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verify one file. Returns 0 if every asked target is eligible, else 3.
+
+    Raises:
+        BadInputError: the file cannot be read.
+        UsageError: an unknown target.
+    """
+    targets = tuple(target.name for target in find_targets(args.target or DEFAULT_TARGETS))
+    verdict = verify(args.file, targets)
+    if args.json:
+        write_json(args.json, verdict.to_dict())
+    if not args.quiet and args.json != "-":
+        _print(verdict)
+    return 0 if verdict.eligible else 3
+
+
+def _print(verdict: Verdict) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console = Console(highlight=False, soft_wrap=True, width=160)  # a pipe or a log has no width to keep
+    if verdict.layers:
+        console.print(_layer_table(verdict))
+    for cluster in verdict.clusters:
+        console.print(
+            f"Cluster from {escape(cluster.entry or 'no entry')} to {escape(cluster.exit or 'no exit')}: "
+            f"{cluster.convs_1x1} 1x1 convolutions, {cluster.zeros} of {cluster.params} weights zero "
+            f"({cluster.sparsity:.1%}; more than 66.7 % needed)."
+        )
+    for name, target in verdict.targets.items():
+        if target.eligible:
+            console.print(f"[green]{name}: eligible[/], {verdict.expected_spmm} sparse matrix multiplications expected")
+        else:
+            word = "[bold white on red] UNSAFE [/]" if target.unsafe else "[red]not eligible[/]"
+            console.print(f"{name}: {word} {escape(target.why_not or '')}")
+    _print_reasons(verdict, console)
+    console.print(f"Rules of {verdict.revision}. A prediction; nothing was run.")
+
+
+def _layer_table(verdict: Verdict) -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(verdict.file or "model"), title_justify="left")
+    table.add_column("layer", overflow="fold")
+    for heading in ("shape", "sparsity", "encoding", "kernel", "bytes", "dense"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in verdict.layers:
+        table.add_row(
+            escape(layer.module or layer.tensor),
+            "x".join(map(str, layer.shape)),
+            f"{layer.sparsity:.1%}",
+            f"{layer.encoding} {layer.values}",
+            "" if layer.kernel_block is None or layer.encoding == "dense" else f"SpMM {layer.kernel_block}",
+            f"{layer.bytes:,}",
+            f"{layer.dense_bytes:,}",
+        )
+    stored, dense = (sum(sizes) for sizes in zip(*((x.bytes, x.dense_bytes) for x in verdict.layers), strict=True))
+    table.add_section()
+    table.add_row("all", "", "", "", "", f"{stored:,}", f"{dense:,}")
+    return table
+
+
+def _print_reasons(verdict: Verdict, console: "Console") -> None:
+    """The reasons, those with one rule and one fix together."""
+    from rich.markup import escape
+
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for reason in verdict.reasons:
+        where = reason.module or reason.tensor
+        place = f"{where} ({reason.operator}): {reason.found}" if where else reason.found
+        groups.setdefault((reason.rule, reason.required, reason.fix), []).append(place)
+    for (rule, required, fix), places in groups.items():
+        console.print(f"\n[bold]{escape(rule)}[/]: required {escape(required)}")
+        for place in places:
+            console.print(f"  found {escape(place)}")
+        console.print(f"  fix   {escape(fix)}")
+    if groups:
+        console.print()

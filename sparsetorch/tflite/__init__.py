@@ -1,0 +1,24 @@
+"""Read, edit and write .tflite files; encode the zeros of their weights. Needs neither torch nor TensorFlow."""
+
+from sparsetorch.tflite.encode import EncodedTensor, densify_model, encode
+from sparsetorch.tflite.model import Graph, Model, Operator, Signature, Tensor
+from sparsetorch.tflite.read import from_bytes, load
+from sparsetorch.tflite.sparse import densify, encode_csr
+from sparsetorch.tflite.write import save, to_bytes
+
+__all__ = [
+    "EncodedTensor",
+    "Graph",
+    "Model",
+    "Operator",
+    "Signature",
+    "Tensor",
+    "densify",
+    "densify_model",
+    "encode",
+    "encode_csr",
+    "from_bytes",
+    "load",
+    "save",
+    "to_bytes",
+]

@@ -1,0 +1,58 @@
+"""Every module imports with the core dependencies alone, as `pip install sparsetorch` gives them."""
+
+import subprocess
+import sys
+
+_SCRIPT = """
+import importlib, importlib.metadata as metadata, pkgutil, sys
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+def closure(name, extras=frozenset()):
+    # What pip would install for this requirement.
+    key = (canonicalize_name(name), frozenset(extras))
+    if key in seen:
+        return
+    seen.add(key)
+    for text in metadata.requires(name) or []:
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*extras, "")):
+            try:
+                metadata.version(requirement.name)
+            except metadata.PackageNotFoundError:
+                continue  # for another platform
+            closure(requirement.name, requirement.extras)
+
+seen = set()
+closure("sparsetorch")
+core = {name for name, _ in seen}
+owners = metadata.packages_distributions()
+
+class OnlyCore:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in owners and not any(canonicalize_name(owner) in core for owner in owners[top]):
+            raise ModuleNotFoundError(f"No module named {name!r} among the core dependencies", name=name)
+
+sys.meta_path.insert(0, OnlyCore())
+for absent in ("tensorflow", "onnx2tf", "onnx", "pytest"):
+    try:
+        importlib.import_module(absent)
+        sys.exit(f"{absent} could be imported: the test would prove nothing")
+    except ModuleNotFoundError:
+        pass
+import sparsetorch
+names = [m.name for m in pkgutil.walk_packages(sparsetorch.__path__, "sparsetorch.") if not m.name.endswith("__main__")]
+for name in names:
+    importlib.import_module(name)
+for name in sparsetorch.__all__:
+    getattr(sparsetorch, name)
+print(len(names))
+"""
+
+
+def test_every_module_imports_with_the_core_dependencies_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) >= 40

@@ -1,0 +1,81 @@
+"""Files of TensorFlow's own converter: the verdict on each, and that its sparse encoding is read bit for bit.
+
+The networks are in `tensorflow_graphs.py`, which two processes run once per test run.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparsetorch.tflite import densify, densify_model, encode, encode_csr, from_bytes, load, to_bytes
+from sparsetorch.xnnpack import verify
+
+EXPECTED = {
+    "ok": ("taken", 9),
+    "d2s": ("taken", 10),
+    "bilinear": ("taken", 9),
+    "silu": ("taken", 9),
+    "se_conv": ("taken", 11),
+    "s60": ("not taken", 0),
+    "flatten": ("not taken", 0),
+    "avgpool": ("not taken", 0),
+    "dw2same": ("unsafe", 0),
+    "maxpool": ("unsafe", 4),
+    "gapkeep": ("unsafe", 9),
+    "int8": ("unsafe", 0),
+}
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tensorflow")
+    script = Path(__file__).with_name("tensorflow_graphs.py")
+    names = list(EXPECTED)
+    runs = [
+        subprocess.Popen([sys.executable, script, directory, *share], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for share in (names[::2], names[1::2])
+    ]
+    for run in runs:
+        output, _ = run.communicate(timeout=300)
+        assert run.returncode == 0, output.decode()[-3000:]
+    return directory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_verdict(files: Path, name: str) -> None:
+    verdict = verify(files / f"{name}.tflite", ["arm64", "wasm"])
+    found = "unsafe" if verdict.unsafe else "taken" if verdict.eligible else "not taken"
+    assert (found, verdict.expected_spmm) == EXPECTED[name]
+    assert bool(verdict.reasons) == (found != "taken")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
+def test_its_sparse_tensors_are_read_bit_for_bit(files: Path, name: str) -> None:
+    model = load(files / f"{name}.tflite")
+    sparse = [tensor for tensor in model.tensors if tensor.sparsity is not None]
+    assert len(sparse) >= 9
+    for tensor in sparse:
+        dense = densify(tensor)
+        assert 0.5 < np.mean(dense == 0) < 0.95
+        if name != "int8":  # an int8 zero may have been -0.0 or a small number: it has one spelling only
+            values, _ = encode_csr(dense)
+            assert values.tobytes() == tensor.stored()[tensor.stored() != 0].tobytes()
+
+
+@pytest.mark.slow
+def test_the_own_encoding_of_the_dense_twin_is_tensorflows(files: Path) -> None:
+    model = load(files / "ok.tflite")
+    theirs = {tensor.name: densify(tensor) for tensor in model.tensors if tensor.sparsity is not None}
+    twin = densify_model(model)
+    encode(twin)
+    ours = {
+        tensor.name: densify(tensor) for tensor in from_bytes(to_bytes(twin)).tensors if tensor.sparsity is not None
+    }
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
+    assert verify(twin).expected_spmm == 9
