@@ -58,6 +58,8 @@ def _print(verdict: Verdict) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
+        console.width = max(console.width, 110)  # a file or a pipe has no width of its own
+    if not console.is_terminal:
         console = Console(highlight=False, soft_wrap=True, width=160)  # a pipe or a log has no width to keep
     if verdict.layers:
         console.print(_layer_table(verdict))
@@ -78,10 +80,11 @@ def _print(verdict: Verdict) -> None:
 
 
 def _layer_table(verdict: Verdict) -> "Table":
+    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(verdict.file or "model"), title_justify="left")
+    table = Table(title=escape(verdict.file or "model"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("layer", overflow="fold")
     for heading in ("shape", "sparsity", "encoding", "kernel", "bytes", "dense"):
         table.add_column(heading, justify="right", no_wrap=True)
