@@ -7,6 +7,7 @@ network is eligible for arm64 and wasm.
 """
 
 import json
+import os
 import resource
 import shlex
 import subprocess
@@ -20,7 +21,7 @@ from rich.table import Table
 
 from sparsetorch.files import first_free, write_json
 
-RECIPES = Path(__file__).parent
+RECIPES = Path(os.path.relpath(Path(__file__).parent))
 TARGETS = ("arm64", "wasm")
 
 
@@ -77,10 +78,17 @@ def main(folder: Path) -> int:
 def show(summary: dict[str, Any], folder: Path) -> None:
     """The summary as tables."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 110
     accuracy, parameters = summary["test_accuracy"], summary["non_zero_parameters"]
     networks = Table("network", "test accuracy", "zeros in 1x1 convolutions", "non-zero parameters")
     networks.add_row("dense", f"{accuracy['dense']:.2f} %", "0.0 %", f"{parameters['dense']:,}")
-    networks.add_row("RigL", f"{accuracy['sparse']:.2f} %", f"{summary['sparsity']:.1%}", f"{parameters['sparse']:,}")
+    networks.add_row(
+        "RigL",
+        f"{accuracy['sparse']:.2f} %",
+        f"{summary['sparsity']:.1%}".replace("%", " %"),
+        f"{parameters['sparse']:,}",
+    )
     files = Table("file", "holds", "raw bytes", "gzip bytes")
     holds = {
         "dense": "dense network",
@@ -89,7 +97,7 @@ def show(summary: dict[str, Any], folder: Path) -> None:
     }
     for name, text in holds.items():
         size = summary["sizes"][name]
-        files.add_row(summary["files"][name], text, f"{size['raw']:,}", f"{size['gzip']:,}")
+        files.add_row(Path(summary["files"][name]).name, text, f"{size['raw']:,}", f"{size['gzip']:,}")
     for table in (networks, files):
         for column in table.columns[-2:]:
             column.justify = "right"

@@ -28,7 +28,9 @@ def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
 
 def print_report(report: ExportReport) -> None:
     """Sizes, numeric errors, encoded layers, and a verdict per target; on standard output."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, 110)
     table = Table("file", "raw", "gzip", "difference from PyTorch", title="sparsetorch export", title_justify="left")
     table.columns[0].overflow = "fold"
     for column in table.columns[1:]:
@@ -55,6 +57,9 @@ def print_report(report: ExportReport) -> None:
         )
         for reason in report.refused:
             console.print(f"  {escape(reason)}")
+    if not report.meant_sparse:
+        console.print("Nothing to encode: no 1x1 convolution would get smaller. XNNPACK runs this file dense.")
+        return
     for name, target in report.verdict.targets.items():
         told = f"eligible, {report.verdict.expected_spmm} sparse matrix products" if target.eligible else "not eligible"
         console.print(f"{name}: {told}" + ("" if target.eligible else f": {escape(target.why_not or '')}"))

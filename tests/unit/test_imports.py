@@ -35,6 +35,15 @@ class OnlyCore:
         if top in owners and not any(canonicalize_name(owner) in core for owner in owners[top]):
             raise ModuleNotFoundError(f"No module named {name!r} among the core dependencies", name=name)
 
+real = metadata.distribution
+
+def distribution(name):
+    # Packages ask the metadata what they may import.
+    if canonicalize_name(name) not in core:
+        raise metadata.PackageNotFoundError(name)
+    return real(name)
+
+metadata.distribution = distribution
 sys.meta_path.insert(0, OnlyCore())
 for absent in ("tensorflow", "onnx2tf", "onnx", "pytest"):
     try:
