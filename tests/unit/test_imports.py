@@ -5,6 +5,7 @@ import sys
 
 _SCRIPT = """
 import importlib, importlib.metadata as metadata, pkgutil, sys
+from importlib.machinery import PathFinder
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -30,10 +31,13 @@ core = {name for name, _ in seen}
 owners = metadata.packages_distributions()
 
 class OnlyCore:
-    def find_spec(self, name, path=None, target=None):
+    # In the place of the finder of installed packages: what is no core dependency is not there.
+    @staticmethod
+    def find_spec(name, path=None, target=None):
         top = name.partition(".")[0]
         if top in owners and not any(canonicalize_name(owner) in core for owner in owners[top]):
-            raise ModuleNotFoundError(f"No module named {name!r} among the core dependencies", name=name)
+            return None
+        return PathFinder.find_spec(name, path, target)
 
 real = metadata.distribution
 
@@ -44,7 +48,7 @@ def distribution(name):
     return real(name)
 
 metadata.distribution = distribution
-sys.meta_path.insert(0, OnlyCore())
+sys.meta_path[sys.meta_path.index(PathFinder)] = OnlyCore
 for absent in ("tensorflow", "onnx2tf", "onnx", "pytest"):
     try:
         importlib.import_module(absent)
