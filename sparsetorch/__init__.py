@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.magnitude import Magnitude
-    from sparsetorch.sparsify.pattern import Unstructured
-    from sparsetorch.sparsify.policy import AllWeights, Conv1x1
-    from sparsetorch.sparsify.rigl import SET, RigL, Static
-    from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay
+    from sparsetorch.sparsify.pattern import NM, Block, Unstructured
+    from sparsetorch.sparsify.per_layer import Global, PerLayer
+    from sparsetorch.sparsify.policy import AllOf, AllWeights, AnyOf, ByName, Conv1x1
+    from sparsetorch.sparsify.rigl import SET, SNFS, RigL, Static
+    from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay, StepList, ThreeStep
     from sparsetorch.xnnpack.verdict import Verdict, verify
 
 _HOME = {
@@ -31,6 +32,16 @@ _HOME = {
     "Unstructured": "sparsetorch.sparsify.pattern",
     "AllWeights": "sparsetorch.sparsify.policy",
     "Conv1x1": "sparsetorch.sparsify.policy",
+    "SNFS": "sparsetorch.sparsify.rigl",
+    "Block": "sparsetorch.sparsify.pattern",
+    "NM": "sparsetorch.sparsify.pattern",
+    "Global": "sparsetorch.sparsify.per_layer",
+    "PerLayer": "sparsetorch.sparsify.per_layer",
+    "ByName": "sparsetorch.sparsify.policy",
+    "AllOf": "sparsetorch.sparsify.policy",
+    "AnyOf": "sparsetorch.sparsify.policy",
+    "ThreeStep": "sparsetorch.sparsify.schedule",
+    "StepList": "sparsetorch.sparsify.schedule",
     "export": "sparsetorch.exporter.pipeline",
     "verify": "sparsetorch.xnnpack.verdict",
     "Verdict": "sparsetorch.xnnpack.verdict",
@@ -39,15 +50,25 @@ _HOME = {
 __all__ = [
     "ER",
     "ERK",
+    "NM",
     "SET",
+    "SNFS",
+    "AllOf",
     "AllWeights",
+    "AnyOf",
+    "Block",
+    "ByName",
     "ConstantSparsity",
     "Conv1x1",
+    "Global",
     "Magnitude",
+    "PerLayer",
     "PolynomialDecay",
     "RigL",
     "SparseTraining",
     "Static",
+    "StepList",
+    "ThreeStep",
     "Uniform",
     "Unstructured",
     "Verdict",

@@ -78,7 +78,7 @@ class SparseTraining(pl.Callback):
         sparsifier = self._ready()
         total = trainer.estimated_stepping_batches
         sparsifier.schedule = self.schedule.resolve(math.inf if total == -1 else total)
-        sparsifier.skipped_updates = int(self._restored.get("skipped_updates", 0))
+        sparsifier.load_state_dict(self._restored)
         self._last_step = trainer.global_step
         if trainer.ckpt_path is None or trainer.global_step == 0:
             sparsifier.start()
@@ -133,11 +133,7 @@ class SparseTraining(pl.Callback):
         """Compare what was reached with the target, layer by layer."""
         sparsifier = self._ready()
         sparsifier.before_backward(-1)
-        missed = {
-            name: (sparsifier.layer_sparsity()[name], wanted)
-            for name, wanted in sparsifier.allocation(self.schedule.target_sparsity()).items()
-            if abs(sparsifier.layer_sparsity()[name] - wanted) * sparsifier.mask_size(name) >= 1.0
-        }
+        missed = sparsifier.shortfall()
         if not missed:
             return
         name, (found, wanted) = next(iter(missed.items()))
@@ -152,7 +148,7 @@ class SparseTraining(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot know from the module: the masks themselves are in its state dict."""
-        return {"skipped_updates": self.sparsifier.skipped_updates if self.sparsifier else 0}
+        return {} if self.sparsifier is None else self.sparsifier.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the restored state for `on_fit_start`."""

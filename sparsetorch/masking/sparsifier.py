@@ -14,8 +14,9 @@ that step t was computed from (accumulated, all-reduced and unscaled as the opti
 implementation replaces the step instead; following it loses no gradient and keeps every scheduler's count of steps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +27,11 @@ from sparsetorch.masking import masks
 from sparsetorch.masking.optimizer_slots import clear_slots
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.distribution import Distribution, Uniform
-from sparsetorch.sparsify.mask import number_kept, random_mask, sparsity_of
+from sparsetorch.sparsify.mask import sparsity_of
 from sparsetorch.sparsify.pattern import Pattern, Unstructured
+from sparsetorch.sparsify.per_layer import Global
 from sparsetorch.sparsify.policy import AllWeights, Policy, weight_layers
+from sparsetorch.sparsify.rigl import SNFS
 from sparsetorch.sparsify.schedule import Schedule
 
 
@@ -65,7 +68,7 @@ class Sparsifier:
         seed: of the first masks and of random growth; the same on every rank.
 
     Raises:
-        BadInputError: where the policy picks no layer.
+        BadInputError: where the policy picks no layer, or distribution, pattern and algorithm do not fit it.
     """
 
     def __init__(
@@ -85,7 +88,17 @@ class Sparsifier:
         self.pattern = Unstructured() if pattern is None else pattern
         self.seed = seed
         chosen = AllWeights() if policy is None else policy
-        self.layers = chosen.select(module)
+        self.layers: dict[str, nn.Module] = {}
+        """The masked layers by module path; of layers that share one weight, the first."""
+        self._twins: dict[str, list[nn.Module]] = {}
+        """The other layers that share the weight of one of `layers`."""
+        owners: dict[int, str] = {}
+        for name, layer in chosen.select(module).items():
+            owner = owners.setdefault(id(_parameter(layer)), name)
+            if owner == name:
+                self.layers[name] = layer
+            else:
+                self._twins.setdefault(owner, []).append(layer)
         if not self.layers:
             found = ", ".join(weight_layers(module)) or "no convolution or linear layer at all"
             raise BadInputError(f"policy: {chosen} picks no layer of {type(module).__name__}; found {found}")
@@ -93,8 +106,26 @@ class Sparsifier:
         self.skipped_updates = 0
         """Updates left out because a gradient or weight was not finite (a step that a gradient scaler skips)."""
         self._dense_gradients: dict[str, Tensor] = {}
-        for layer in self.layers.values():
+        self._momentum: dict[str, Tensor] = {}
+        self._check()
+        for name, layer in self.layers.items():
             masks.attach(layer)
+            for twin in self._twins.get(name, []):
+                masks.attach(twin, masks.mask_of(layer))
+
+    def _check(self) -> None:
+        target = self.schedule.target_sparsity()
+        shapes = {name: tuple(_parameter(layer).shape) for name, layer in self.layers.items()}
+        self.distribution.check(shapes, target)
+        if isinstance(self.distribution, Global):
+            if self.algorithm.starts_sparse:
+                raise BadInputError(
+                    f"distribution: Global compares magnitudes, which {type(self.algorithm).__name__}'s first, random masks "
+                    "do not have; needed the algorithm Magnitude, or the distribution Uniform or ERK"
+                )
+            return
+        for name, sparsity in self.distribution.allocate(shapes, target, first_layer=self.first_layer).items():
+            self.pattern.check_fits(name, shapes[name], sparsity)
 
     @property
     def sparsity(self) -> float:
@@ -106,12 +137,12 @@ class Sparsifier:
         """The share of inactive entries per layer."""
         return {name: sparsity_of(masks.mask_of(layer)) for name, layer in self.layers.items()}
 
-    def mask_size(self, name: str) -> int:
-        """The number of entries of a layer's mask."""
-        return masks.mask_of(self.layers[name]).numel()
-
     def allocation(self, sparsity: float) -> dict[str, float]:
-        """What each layer's sparsity is at a global one."""
+        """What each layer's sparsity is at a global one. `Global` looks at the weights as they are now."""
+        if isinstance(self.distribution, Global):
+            return self.distribution.allocate_by_score(
+                {name: self._magnitudes(layer) for name, layer in self.layers.items()}, sparsity
+            )
         shapes = {name: tuple(masks.mask_of(layer).shape) for name, layer in self.layers.items()}
         return self.distribution.allocate(shapes, sparsity, first_layer=self.first_layer)
 
@@ -124,17 +155,43 @@ class Sparsifier:
             for index, (name, sparsity) in enumerate(self.allocation(self.schedule.sparsity_at(0)).items()):
                 layer = self.layers[name]
                 if bool(masks.mask_of(layer).all()):
-                    units = self.pattern.pool(masks.mask_of(layer).float())
-                    chosen = random_mask(units.shape, number_kept(units.numel(), sparsity), self._generator(0, index))
-                    masks.set_mask(layer, self.pattern.spread(chosen.to(units.device), masks.mask_of(layer)))
+                    mask = masks.mask_of(layer)
+                    self._set_mask(name, self.pattern.random(mask, sparsity, self._generator(0, index)))
         elif self.schedule.is_update_step(0):
             self.update(0, [])
 
+    def shortfall(self) -> dict[str, tuple[float, float]]:
+        """The layers that are less sparse than the schedule's final sparsity asks, each with (reached, needed)."""
+        target = self.schedule.target_sparsity()
+        reached = self.layer_sparsity()
+        if isinstance(self.distribution, Global):
+            total = sum(masks.mask_of(layer).numel() for layer in self.layers.values())
+            return (
+                {} if (target - self.sparsity) * total < len(self.layers) else {"all layers": (self.sparsity, target)}
+            )
+        return {
+            name: (reached[name], wanted)
+            for name, wanted in self.allocation(target).items()
+            if not self.pattern.is_reached(masks.mask_of(self.layers[name]), wanted)
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the module's own state dict, which holds the masks, does not."""
+        return {"skipped_updates": self.skipped_updates, "momentum": dict(self._momentum)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self.skipped_updates = int(state.get("skipped_updates", 0))
+        for name, momentum in state.get("momentum", {}).items():
+            self._momentum[name] = momentum.to(masks.original_of(self.layers[name]).device)
+
     def before_backward(self, step: int) -> None:
         """Before the forward of any micro-batch of optimizer step `step` (the first is 1)."""
-        wanted = self.algorithm.growth == "gradient" and self.schedule.is_update_step(step)
-        for layer in self.layers.values():
+        wanted = self._uses_gradient_of(step)
+        for name, layer in self.layers.items():
             masks.want_dense_gradient(layer, wanted)
+            for twin in self._twins.get(name, []):
+                masks.want_dense_gradient(twin, wanted)
 
     def before_optimizer_step(self, step: int, parameters: Iterable[nn.Parameter] | None = None) -> None:
         """After the last backward of step `step`, gradients accumulated, all-reduced and unscaled, not yet clipped.
@@ -143,7 +200,7 @@ class Sparsifier:
             step: the optimizer step about to be taken.
             parameters: those of the optimizer about to step; None: all.
         """
-        if self.algorithm.growth != "gradient" or not self.schedule.is_update_step(step):
+        if not self._uses_gradient_of(step):
             return
         mine = None if parameters is None else {id(parameter) for parameter in parameters}
         for name, layer in self.layers.items():
@@ -151,10 +208,26 @@ class Sparsifier:
                 gradient = masks.take_dense_gradient(layer)
                 if gradient is not None:
                     self._dense_gradients[name] = gradient
+                    self._accumulate(name, gradient)
+
+    def _uses_gradient_of(self, step: int) -> bool:
+        if self.algorithm.growth == "gradient":
+            return self.schedule.is_update_step(step)
+        return self.algorithm.growth == "momentum" and self.schedule.progress(step) < 1.0 and step >= 0
+
+    def _accumulate(self, name: str, gradient: Tensor) -> None:
+        """SNFS's momentum of the dense gradient; a step that is not finite, which no optimizer takes, leaves it alone."""
+        if isinstance(self.algorithm, SNFS) and bool(torch.isfinite(gradient).all()):
+            beta = self.algorithm.momentum
+            old = self._momentum.get(name)
+            self._momentum[name] = (
+                gradient * (1 - beta) if old is None else old.mul_(beta).add_(gradient, alpha=1 - beta)
+            )
 
     def after_optimizer_step(self, step: int, optimizers: Iterable[Optimizer]) -> Update | None:
         """After optimizer step `step`: the update, where one is due. None where none is or none was possible."""
         if not self.schedule.is_update_step(step):
+            self._dense_gradients.clear()
             return None
         try:
             if not self._finite():
@@ -180,7 +253,7 @@ class Sparsifier:
                 dropped=int(before.sum() - stays.sum()),
                 grown=int(after.sum() - stays.sum()),
             )
-            masks.set_mask(layer, after)
+            self._set_mask(name, after)
             for optimizer in optimizers:
                 clear_slots(optimizer, weight, stays)
         return Update(step, report)
@@ -192,7 +265,19 @@ class Sparsifier:
             gradient = self._dense_gradients.get(name)
             # A layer without a gradient took no part in the loss: nothing tells its entries apart, index order decides.
             return torch.zeros_like(weight) if gradient is None else gradient.abs()
+        if self.algorithm.growth == "momentum":
+            momentum = self._momentum.get(name)
+            return torch.zeros_like(weight) if momentum is None else momentum.abs()
         return None
+
+    def _magnitudes(self, layer: nn.Module) -> Tensor:
+        """|w| per unit, -inf where the unit is inactive."""
+        active = self.pattern.pool(masks.mask_of(layer).float()) > 0
+        return self.pattern.pool(masks.original_of(layer).detach().abs().float()).masked_fill(~active, -torch.inf)
+
+    def _set_mask(self, name: str, mask: Tensor) -> None:
+        for layer in (self.layers[name], *self._twins.get(name, [])):
+            masks.set_mask(layer, mask)
 
     def _generator(self, step: int, index: int) -> torch.Generator:
         """A random stream of its own per seed, step and layer: equal on all ranks and after a resume, stored nowhere."""
@@ -201,3 +286,8 @@ class Sparsifier:
     def _finite(self) -> bool:
         tensors = [*self._dense_gradients.values(), *map(masks.original_of, self.layers.values())]
         return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
+def _parameter(layer: nn.Module) -> nn.Parameter:
+    """The weight's parameter, masked already or not."""
+    return masks.original_of(layer) if masks.is_masked(layer) else layer.get_parameter("weight")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sparsetorch.sparsify.pattern import Pattern
 
-Growth = Literal["gradient", "random"] | None
+Growth = Literal["gradient", "momentum", "random"] | None
 
 
 class Algorithm(ABC):
@@ -16,7 +16,7 @@ class Algorithm(ABC):
     starts_sparse: ClassVar[bool] = True
     """Whether training starts from a random mask at the schedule's first sparsity, or dense."""
     growth: ClassVar[Growth] = None
-    """What `update` needs as `growth`: |dense gradient|, uniform random numbers, or nothing."""
+    """What `update` needs as `growth`: |dense gradient|, |momentum of the dense gradient|, uniform random numbers, or nothing."""
 
     @abstractmethod
     def update(

@@ -21,12 +21,19 @@ class Distribution(ABC):
     def allocate(
         self, shapes: Mapping[str, Sequence[int]], sparsity: float, *, first_layer: str | None = None
     ) -> dict[str, float]:
-        """Sparsity per layer.
+        """Sparsity per layer, for what `sparsity` is at some step of the schedule.
 
         Args:
             shapes: weight shape per layer name, in network order.
             sparsity: global sparsity in [0, 1).
             first_layer: name of the network's first layer, which need not be in `shapes`; None: the first of `shapes`.
+        """
+
+    def check(self, shapes: Mapping[str, Sequence[int]], sparsity: float) -> None:
+        """Refuse settings that cannot give the schedule's final sparsity.
+
+        Raises:
+            BadInputError: naming the layer and the values.
         """
 
 

@@ -24,8 +24,7 @@ def shrink(mask: Tensor, weight: Tensor, sparsity: float, pattern: Pattern) -> T
     """The mask of the largest |w| among the active entries, at `sparsity`; never reactivates an entry."""
     active = pattern.pool(mask.to(torch.float32)) > 0
     score = pattern.pool(weight.detach().abs().float()).masked_fill(~active, -torch.inf)
-    count = min(number_kept(score.numel(), sparsity), int(active.sum()))
-    return pattern.spread(keep_top(score, count), weight)
+    return pattern.spread(pattern.select(score, sparsity) & active, weight)
 
 
 @dataclass(frozen=True)

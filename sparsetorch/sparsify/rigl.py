@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.sparsify.algorithm import Algorithm, Growth
-from sparsetorch.sparsify.mask import keep_top, number_kept
+from sparsetorch.sparsify.mask import keep_top
 from sparsetorch.sparsify.pattern import Pattern
 
 Annealing = Literal["cosine", "linear", "constant"]
@@ -53,13 +53,11 @@ def drop_and_grow(
     """
     active = pattern.pool(mask.to(torch.float32)) > 0
     n_active = int(active.sum())
-    n_target = number_kept(active.numel(), sparsity)
-    n_kept = min(n_active - int(n_active * drop_fraction), n_target)
     # Inactive entries come last even against an active weight that happens to be exactly 0.
     magnitude = pattern.pool(weight.detach().abs().float()).masked_fill(~active, -torch.inf)
-    kept = keep_top(magnitude, n_kept)
-    candidates = pattern.pool(growth.detach().float()).masked_fill(kept, -torch.inf)
-    return pattern.spread(kept | keep_top(candidates, n_target - n_kept), weight)
+    kept = keep_top(magnitude, n_active - int(n_active * drop_fraction))
+    kept &= pattern.select(magnitude, sparsity)  # where the schedule asks for fewer than that
+    return pattern.spread(pattern.fill(kept, pattern.pool(growth.detach().float()), sparsity), weight)
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,25 @@ class SET(_DropAndGrow):
     """Grow at random (Mocanu et al. 2018, arXiv 1707.04780)."""
 
     growth: ClassVar[Growth] = "random"
+
+
+@dataclass(frozen=True)
+class SNFS(_DropAndGrow):
+    """Grow where the momentum of the gradient is largest (Dettmers & Zettlemoyer 2019, arXiv 1907.04840).
+
+    The momentum is that of the dense gradient: `momentum * old + (1 - momentum) * gradient` at every step, a value per
+    weight that the sparsifier keeps. The paper also moves weights between layers; this class does not.
+    """
+
+    momentum: float = 0.9
+    """Share of the old value kept at each step."""
+
+    growth: ClassVar[Growth] = "momentum"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.momentum < 1.0:
+            raise BadInputError(f"momentum: found {self.momentum!r}, needed a share in [0, 1)")
 
 
 @dataclass(frozen=True)

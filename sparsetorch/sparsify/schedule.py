@@ -12,6 +12,7 @@ into steps once the length of the training is known. Left out, `end_step` is 0.7
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -189,3 +190,76 @@ class ConstantSparsity(_Steps):
     def target_sparsity(self) -> float:
         """The sparsity."""
         return self.sparsity
+
+
+@dataclass(frozen=True)
+class ThreeStep(PolynomialDecay):
+    """The three-step recipe as one schedule: train dense, prune along `PolynomialDecay`, fine-tune at constant sparsity.
+
+    Three thirds of the training by default, as in TensorFlow's "Build fast, sparse on-device models" (2021); a network
+    needs about three times the steps of a dense training for it.
+    """
+
+    begin_step: int | float = dataclasses.field(default=1 / 3, kw_only=True)
+    """Where pruning begins: a step (int) or a share of the training (float)."""
+    end_step: int | float | None = dataclasses.field(default=2 / 3, kw_only=True)
+    """Where pruning ends and fine-tuning begins, included."""
+
+
+@dataclass(frozen=True)
+class StepList(Schedule):
+    """A list of sparsities, each from its own step on: `StepList([[1000, 0.5], [2000, 0.8]])`."""
+
+    steps: Sequence[Sequence[float]]
+    """Pairs of a step (a whole number, or a share of the training below 1) and the sparsity that holds from it on."""
+
+    def __post_init__(self) -> None:
+        if not self.steps or any(len(pair) != 2 for pair in self.steps):
+            raise BadInputError(
+                f"steps: found {self.steps!r}, needed pairs of a step and a sparsity, such as [[1000, 0.5]]"
+            )
+        for step, sparsity in self.steps:
+            check_sparsity(sparsity, "steps")
+            if step < 0:
+                raise BadInputError(f"steps: found step {step!r}, needed at least 0")
+        order = [step for step, _ in self.steps]
+        if order != sorted(set(order)):
+            raise BadInputError(f"steps: found the steps {order}, needed each later than the one before")
+
+    def sparsity_at(self, step: int) -> float:
+        """The sparsity that holds from `step` on; 0 before the first of the list."""
+        held = [sparsity for begin, sparsity in self.steps if begin <= step]
+        return held[-1] if held else 0.0
+
+    def is_update_step(self, step: int) -> bool:
+        """The listed steps."""
+        return any(begin == step for begin, _ in self.steps)
+
+    def progress(self, step: int) -> float:
+        """How far `step` is from the first listed step to the last."""
+        first, last = self.steps[0][0], self.steps[-1][0]
+        return min(max((step - first) / (last - first), 0.0), 1.0) if last > first else float(step >= last)
+
+    def resolve(self, total_steps: float) -> Self:
+        """The same list with every share turned into a step.
+
+        Raises:
+            BadInputError: for a step beyond the training, or a share of an endless one.
+        """
+        resolved = []
+        for step, sparsity in self.steps:
+            share = isinstance(step, float) and step < 1.0
+            if share and math.isinf(total_steps):
+                raise BadInputError(f"steps: found the share {step!r} of a training without an end; give a step")
+            number = round(step * total_steps) if share else int(step)
+            if number > total_steps:
+                raise BadInputError(
+                    f"steps: found step {number}, but the training has only {total_steps:g} optimizer steps; "
+                    "train longer, or lower it"
+                )
+            resolved.append((number, sparsity))
+        return dataclasses.replace(self, steps=tuple(resolved))
+
+    def target_sparsity(self) -> float:
+        """The last sparsity of the list."""
+        return self.steps[-1][1]
