@@ -223,7 +223,8 @@ class StepList(Schedule):
             if step < 0:
                 raise BadInputError(f"steps: found step {step!r}, needed at least 0")
         order = [step for step, _ in self.steps]
-        if order != sorted(set(order)):
+        mixed = len({step < 1 for step in order if step}) > 1  # steps and shares compare only once resolved
+        if order != sorted(set(order)) and not mixed:
             raise BadInputError(f"steps: found the steps {order}, needed each later than the one before")
 
     def sparsity_at(self, step: int) -> float:

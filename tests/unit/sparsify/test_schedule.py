@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparsetorch import ConstantSparsity, PolynomialDecay
+from sparsetorch import ConstantSparsity, PolynomialDecay, StepList, ThreeStep
 from sparsetorch.errors import BadInputError
 
 
@@ -97,3 +97,31 @@ def test_a_bad_schedule_names_the_key_and_the_value(schedule: object, told: str)
 def test_schedules_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         ConstantSparsity(0.5).sparsity = 0.6  # type: ignore[misc]
+
+
+def test_three_steps_are_three_thirds() -> None:
+    schedule = ThreeStep(0.9, update_every=100).resolve(3000)
+    assert [schedule.is_update_step(step) for step in (900, 1000, 1100, 2000, 2100)] == [False, True, True, True, False]
+    assert (schedule.sparsity_at(0), schedule.sparsity_at(1000), schedule.sparsity_at(2000)) == (0.0, 0.0, 0.9)
+
+
+def test_a_step_list_holds_each_sparsity_from_its_step_on() -> None:
+    schedule = StepList([[10, 0.5], [0.5, 0.8]]).resolve(100)
+    assert [schedule.sparsity_at(step) for step in (0, 10, 49, 50, 99)] == [0.0, 0.5, 0.5, 0.8, 0.8]
+    assert [step for step in range(100) if schedule.is_update_step(step)] == [10, 50]
+    assert schedule.target_sparsity() == 0.8
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (lambda: StepList([]), "needed pairs of a step and a sparsity"),
+        (lambda: StepList([[1, 0.5], [1, 0.6]]), "each later than the one before"),
+        (lambda: StepList([[1, 1.0]]), r"steps: found 1\.0, needed a share of zeros"),
+        (lambda: StepList([[500, 0.5]]).resolve(100), "found step 500, but the training has only 100"),
+        (lambda: StepList([[0.5, 0.5]]).resolve(float("inf")), "training without an end"),
+    ],
+)
+def test_a_bad_step_list_is_refused(schedule: object, told: str) -> None:
+    with pytest.raises(BadInputError, match=told):
+        schedule()  # type: ignore[operator]
