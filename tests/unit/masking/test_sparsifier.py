@@ -7,21 +7,28 @@ from torch import nn
 
 from sparsetorch import (
     ERK,
+    NM,
     SET,
+    SNFS,
     AllWeights,
+    Block,
     ConstantSparsity,
     Conv1x1,
+    Global,
     Magnitude,
+    PerLayer,
     PolynomialDecay,
     RigL,
     Static,
     Uniform,
+    Unstructured,
 )
 from sparsetorch.errors import BadInputError
-from sparsetorch.masking import mask_of
+from sparsetorch.masking import mask_of, masks
 from sparsetorch.masking.masks import original_of
 from sparsetorch.masking.sparsifier import Sparsifier, Update
 from sparsetorch.sparsify.algorithm import Algorithm
+from sparsetorch.sparsify.pattern import Pattern
 from sparsetorch.sparsify.schedule import Schedule
 
 
@@ -199,3 +206,80 @@ def test_one_shot_pruning_happens_before_the_first_step() -> None:
 def test_a_policy_that_picks_nothing_says_what_there_is() -> None:
     with pytest.raises(BadInputError, match=r"policy: Conv1x1\(\) picks no layer of Sequential; found 0, 2, 4"):
         Sparsifier(network(), algorithm=RigL(), schedule=ConstantSparsity(0.5, end_step=9), policy=Conv1x1())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "pattern", "sparsity"),
+    [(RigL(), Block(4), 0.75), (Magnitude(), Block(4), 0.75), (RigL(), NM(1, 2), 0.5), (SNFS(), Unstructured(), 0.9)],
+    ids=str,
+)
+def test_patterns_and_snfs_train_to_the_exact_count(algorithm: Algorithm, pattern: Pattern, sparsity: float) -> None:
+    module = network()
+    schedule: Schedule = ConstantSparsity(sparsity, update_every=5, end_step=40)
+    if not algorithm.starts_sparse:
+        schedule = PolynomialDecay(sparsity, update_every=5, end_step=40)
+    sparsifier = Sparsifier(
+        module, algorithm=algorithm, schedule=schedule, distribution=Uniform(False), pattern=pattern
+    )
+    sparsifier.start()
+    updates = train(module, sparsifier, torch.optim.AdamW(module.parameters(), lr=0.01), 1, 50)
+    assert sparsifier.shortfall() == {}
+    assert sum(layer.grown for update in updates.values() for layer in update.layers.values()) > 0 or isinstance(
+        algorithm, Magnitude
+    )
+    for layer in sparsifier.layers.values():
+        units = pattern.pool(mask_of(layer).float()) > 0
+        assert int(units.sum()) == units.numel() - round(sparsity * units.numel())
+        assert torch.count_nonzero(original_of(layer)[~mask_of(layer)]) == 0
+
+
+def test_snfs_grows_by_the_momentum_of_the_dense_gradient() -> None:
+    # One active weight of three. Entry 1 has a large gradient once, entry 2 a middling one every time: after two steps at
+    # momentum 0.9 the first has 0.9 * 0.1 * 5 = 0.45, the second 0.9 * 0.1 * 3 + 0.1 * 3 = 0.57.
+    module = nn.Linear(3, 1, bias=False)
+    sparsifier = Sparsifier(
+        module,
+        algorithm=SNFS(drop_fraction=1.0, annealing="constant"),
+        schedule=ConstantSparsity(2 / 3, begin_step=2, update_every=2, end_step=10),
+        distribution=Uniform(False),
+    )
+    set_first = torch.tensor([[True, False, False]])
+    masks.set_mask(module, set_first)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.0)
+    for step, x in enumerate(([0.0, 5.0, 3.0], [0.0, 0.0, 3.0]), start=1):
+        sparsifier.before_backward(step)
+        module(torch.tensor([x])).sum().backward()
+        sparsifier.before_optimizer_step(step)
+        optimizer.step()
+        optimizer.zero_grad()
+        sparsifier.after_optimizer_step(step, [optimizer])
+    assert mask_of(module).tolist() == [[False, False, True]]
+
+
+def test_global_pruning_shares_one_threshold_and_keeps_the_total_exact() -> None:
+    module = network()
+    with torch.no_grad():
+        module[2].weight.mul_(10)  # a layer of large weights keeps more
+    sparsifier = Sparsifier(
+        module,
+        algorithm=Magnitude(),
+        schedule=PolynomialDecay(0.9, update_every=5, end_step=20),
+        distribution=Global(floor=0.05),
+    )
+    sparsifier.start()
+    train(module, sparsifier, torch.optim.SGD(module.parameters(), lr=0.01), 1, 20)
+    total = sum(mask_of(layer).numel() for layer in sparsifier.layers.values())
+    assert sum(int(mask_of(layer).sum()) for layer in sparsifier.layers.values()) == total - round(0.9 * total)
+    found = sparsifier.layer_sparsity()
+    assert found["2"] < found["0"] <= 0.95
+    assert sparsifier.shortfall() == {}
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    schedule = ConstantSparsity(0.5, end_step=10)
+    with pytest.raises(BadInputError, match="Global compares magnitudes"):
+        Sparsifier(network(), algorithm=RigL(), schedule=schedule, distribution=Global())
+    with pytest.raises(BadInputError, match=r"2:4 sparsity is 0\.5"):
+        Sparsifier(network(), algorithm=RigL(), schedule=schedule, distribution=ERK(), pattern=NM(2, 4))
+    with pytest.raises(BadInputError, match="past the"):
+        Sparsifier(network(), algorithm=RigL(), schedule=schedule, distribution=PerLayer({"0": 0.9, "2": 0.9}))
