@@ -5,14 +5,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 from torch.optim import Optimizer
 
+from sparsetorch.callbacks.averaging import check_order, mask_averages
+from sparsetorch.callbacks.ranks import check_ranks_agree
 from sparsetorch.errors import BadInputError, NotEligibleError
-from sparsetorch.masking.sparsifier import Sparsifier
+from sparsetorch.masking.sparsifier import Sparsifier, Update
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.distribution import Distribution, Uniform
 from sparsetorch.sparsify.pattern import Pattern, Unstructured
+from sparsetorch.sparsify.plan import Plan, make_plan
 from sparsetorch.sparsify.policy import AllWeights, Policy
 from sparsetorch.sparsify.schedule import Schedule
 
@@ -22,12 +26,16 @@ _ALL_WEIGHTS, _UNIFORM, _UNSTRUCTURED = AllWeights(), Uniform(), Unstructured()
 class SparseTraining(pl.Callback):
     """Trains a LightningModule sparse: masks from `setup` on, changed along the schedule after optimizer steps.
 
-    Checkpoints hold the masks; a resumed run continues with them. Evaluation runs with the masks on. A training that
-    ends short of its target sparsity (stopped early, or updates skipped) ends in an error that says so.
+    A step is a training batch after which an optimizer has stepped: with automatic optimization Lightning's `global_step`;
+    with several optimizers stepped by hand, one step however many of them.
+
+    Checkpoints hold the masks; a resumed run continues with them, bit for bit. Evaluation runs with the masks on. A training
+    that ends short of its target sparsity (stopped early, or updates skipped) ends in an error that says so.
 
     Raises:
         BadInputError: before the first step, where the schedule does not fit into the training.
         NotEligibleError: at the end of `fit`, where the target sparsity was not reached.
+        WrongNumbersError: where the masks of two processes differ.
     """
 
     def __init__(
@@ -42,11 +50,11 @@ class SparseTraining(pl.Callback):
         """Configure; nothing is touched before `setup`.
 
         Args:
-            algorithm: which entries: Magnitude, RigL, SET, Static.
-            schedule: when and how sparse: PolynomialDecay, ConstantSparsity.
-            policy: which layers: AllWeights, Conv1x1.
-            distribution: how much of each layer: Uniform, ERK, ER.
-            pattern: in which shape: Unstructured.
+            algorithm: which entries: Magnitude, RigL, SET, SNFS, Static.
+            schedule: when and how sparse: PolynomialDecay, ConstantSparsity, StepList, ThreeStep.
+            policy: which layers: AllWeights, Conv1x1, ByName, and compositions of them.
+            distribution: how much of each layer: Uniform, ERK, ER, Global, PerLayer.
+            pattern: in which shape: Unstructured, Block, NM.
             seed: of the first masks and of random growth; the same on every rank.
         """
         self.algorithm = algorithm
@@ -56,13 +64,20 @@ class SparseTraining(pl.Callback):
         self.pattern = pattern
         self.seed = seed
         self.sparsifier: Sparsifier | None = None
-        self._last_step = 0
+        self.plan: Plan | None = None
+        """What will happen when; there from the start of `fit` on."""
+        self.last_update: Update | None = None
+        """The latest mask update, for callbacks that look on."""
+        self.step = 0
+        """Steps taken."""
+        self._global_step = 0
         self._restored: Mapping[str, Any] = {}
 
     # -- before training ---------------------------------------------------------------------------------------------
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Attach the masks, so that a masked checkpoint finds its keys and the optimizer its parameters."""
+        check_order(trainer, self)
         self.sparsifier = Sparsifier(
             pl_module,
             algorithm=self.algorithm,
@@ -76,16 +91,21 @@ class SparseTraining(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Check the plan against the length of the training, then start; a resumed run keeps the masks it restored."""
         sparsifier = self._ready()
+        if "rng" in self._restored:
+            # Before the training data is set up, which draws the order of the epoch.
+            torch.set_rng_state(self._restored["rng"])
         total = trainer.estimated_stepping_batches
-        sparsifier.schedule = self.schedule.resolve(math.inf if total == -1 else total)
+        self.plan = make_plan(self.schedule, self.algorithm, math.inf if total == -1 else total)
+        sparsifier.schedule = self.plan.schedule
         sparsifier.load_state_dict(self._restored)
-        self._last_step = trainer.global_step
-        if trainer.ckpt_path is None or trainer.global_step == 0:
+        self.step = int(self._restored.get("step", 0))
+        if not self._restored:
             sparsifier.start()
-        rank_zero_info(
-            f"SparseTraining: {type(self.algorithm).__name__} on {len(sparsifier.layers)} layers, "
-            f"target sparsity {self.schedule.target_sparsity():.2%}, {sparsifier.schedule}"
-        )
+        rank_zero_info(f"SparseTraining: {self.algorithm} on {len(sparsifier.layers)} layers; {self.plan}")
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Lightning has restored its own counters by now."""
+        self._global_step = trainer.global_step
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -93,51 +113,74 @@ class SparseTraining(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Ask for dense gradients in every micro-batch of a step that an update follows."""
-        self._ready().before_backward(trainer.global_step + 1)
+        if "rng" in self._restored and batch_idx > 0:
+            # A run resumed inside an epoch: what the module draws (dropout) goes on from where it stopped.
+            torch.set_rng_state(self._restored["rng"])
+        self._restored = {}
+        self._ready().before_backward(self.step + 1)
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Optimizer
     ) -> None:
         """Gradients are accumulated, all-reduced and unscaled here, and not yet clipped."""
         parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
-        self._ready().before_optimizer_step(trainer.global_step + 1, parameters)
+        self._ready().before_optimizer_step(self.step + 1, parameters)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Update the masks if this batch completed an optimizer step that an update follows."""
-        step = trainer.global_step
-        if step == self._last_step:
+        """Update the masks if this batch completed a step that an update follows."""
+        if trainer.global_step == self._global_step:
             return  # a micro-batch of an accumulation that goes on
-        first = self._last_step == 0
-        self._last_step = step
+        self._global_step = trainer.global_step
+        self.step += 1
         sparsifier = self._ready()
         skipped = sparsifier.skipped_updates
-        update = sparsifier.after_optimizer_step(step, trainer.optimizers)
+        update = sparsifier.after_optimizer_step(self.step, trainer.optimizers)
         if sparsifier.skipped_updates > skipped:
-            rank_zero_warn(f"SparseTraining: no mask update at step {step}: a gradient or weight was not finite")
-        if update is not None or first:
-            self._log(trainer, pl_module, sparsifier, step)
+            rank_zero_warn(f"SparseTraining: no mask update at step {self.step}: a gradient or weight was not finite")
+        if update is not None:
+            self.last_update = update
+            check_ranks_agree(trainer, sparsifier, self.step)
+        if update is not None or self.step == 1:
+            self._log(trainer, pl_module, sparsifier)
 
-    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, sparsifier: Sparsifier, step: int) -> None:
+    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, sparsifier: Sparsifier) -> None:
         """The total into the progress bar and the loggers, each layer into the loggers."""
         pl_module.log("sparsity", sparsifier.sparsity, prog_bar=True, logger=False, on_step=True, on_epoch=False)
         metrics = {"sparsity": sparsifier.sparsity}
         metrics |= {f"sparsity/{name}": value for name, value in sparsifier.layer_sparsity().items()}
         for logger in trainer.loggers:
-            logger.log_metrics(metrics, step=step)
+            logger.log_metrics(metrics, step=trainer.global_step)
+
+    # -- averaged weights: masked where they are used ----------------------------------------------------------------
+
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Before weight averaging swaps its weights in."""
+        mask_averages(trainer, self._ready())
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Before weight averaging puts its weights into the checkpoint."""
+        if self.sparsifier is not None:
+            mask_averages(trainer, self.sparsifier)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Before weight averaging makes its weights those of the module."""
+        mask_averages(trainer, self._ready())
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare what was reached with the target, layer by layer."""
         sparsifier = self._ready()
-        sparsifier.before_backward(-1)
+        sparsifier.rest()
         missed = sparsifier.shortfall()
         if not missed:
             return
         name, (found, wanted) = next(iter(missed.items()))
-        cause = f"training stopped at step {trainer.global_step}; the schedule is {sparsifier.schedule}"
+        cause = f"training stopped at step {self.step}; the schedule is {sparsifier.schedule}"
         if sparsifier.skipped_updates:
             cause += f"; {sparsifier.skipped_updates} updates were skipped because a gradient or weight was not finite"
         raise NotEligibleError(
@@ -148,7 +191,9 @@ class SparseTraining(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run cannot know from the module: the masks themselves are in its state dict."""
-        return {} if self.sparsifier is None else self.sparsifier.state_dict()
+        if self.sparsifier is None:
+            return {}
+        return {"step": self.step, "rng": torch.get_rng_state(), **self.sparsifier.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the restored state for `on_fit_start`."""

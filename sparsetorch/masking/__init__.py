@@ -3,12 +3,13 @@
 from sparsetorch.masking.masks import attach, is_masked, mask_of, masked_layers, set_mask
 from sparsetorch.masking.optimizer_slots import clear_slots
 from sparsetorch.masking.permanent import make_permanent, permanent_copy
-from sparsetorch.masking.state_dict import plain_state_dict
+from sparsetorch.masking.state_dict import load_state_dict, plain_state_dict
 
 __all__ = [
     "attach",
     "clear_slots",
     "is_masked",
+    "load_state_dict",
     "make_permanent",
     "mask_of",
     "masked_layers",

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from sparsetorch.errors import BadInputError
+from sparsetorch.masking.state_dict import accept_plain_weight
 
 WEIGHT = "weight"
 
@@ -109,6 +110,7 @@ def attach(module: nn.Module, mask: Tensor | None = None) -> None:
     keep = keep if earlier is None or mask is not None else earlier
     _check_shape(keep, weight)
     SparsityMask.apply(module, WEIGHT, mask=keep)
+    module.register_load_state_dict_pre_hook(accept_plain_weight)
     # torch prune has stored the mask in the weight's dtype; `compute_mask` holds no reference that is still needed.
     setattr(module, f"{WEIGHT}_mask", keep.to(device=weight.device, dtype=torch.bool).clone())
     _masked_method(module).mask = torch.empty(0)

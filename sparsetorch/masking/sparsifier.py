@@ -14,6 +14,7 @@ that step t was computed from (accumulated, all-reduced and unscaled as the opti
 implementation replaces the step instead; following it loses no gradient and keeps every scheduler's count of steps.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from torch.optim import Optimizer
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.masking import masks
+from sparsetorch.masking.growth import GrowthScores
 from sparsetorch.masking.optimizer_slots import clear_slots
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.distribution import Distribution, Uniform
@@ -31,7 +33,6 @@ from sparsetorch.sparsify.mask import sparsity_of
 from sparsetorch.sparsify.pattern import Pattern, Unstructured
 from sparsetorch.sparsify.per_layer import Global
 from sparsetorch.sparsify.policy import AllWeights, Policy, weight_layers
-from sparsetorch.sparsify.rigl import SNFS
 from sparsetorch.sparsify.schedule import Schedule
 
 
@@ -82,6 +83,7 @@ class Sparsifier:
         pattern: Pattern | None = None,
         seed: int = 0,
     ) -> None:
+        self.module = module
         self.algorithm = algorithm
         self.schedule = schedule
         self.distribution = Uniform() if distribution is None else distribution
@@ -105,13 +107,23 @@ class Sparsifier:
         self.first_layer = next(iter(weight_layers(module)))
         self.skipped_updates = 0
         """Updates left out because a gradient or weight was not finite (a step that a gradient scaler skips)."""
-        self._dense_gradients: dict[str, Tensor] = {}
-        self._momentum: dict[str, Tensor] = {}
+        self.growth = GrowthScores(algorithm, seed)
+        self._wants_dense = False
         self._check()
+        self._attach()
+
+    def _attach(self) -> None:
+        new = not all(map(masks.is_masked, self._all_layers()))
         for name, layer in self.layers.items():
             masks.attach(layer)
             for twin in self._twins.get(name, []):
                 masks.attach(twin, masks.mask_of(layer))
+        if new and "torch._dynamo" in sys.modules:
+            # A network that has run compiled would go on without the masks: compiled code does not look for new hooks.
+            torch.compiler.reset()
+
+    def _all_layers(self) -> list[nn.Module]:
+        return [*self.layers.values(), *(twin for twins in self._twins.values() for twin in twins)]
 
     def _check(self) -> None:
         target = self.schedule.target_sparsity()
@@ -156,7 +168,7 @@ class Sparsifier:
                 layer = self.layers[name]
                 if bool(masks.mask_of(layer).all()):
                     mask = masks.mask_of(layer)
-                    self._set_mask(name, self.pattern.random(mask, sparsity, self._generator(0, index)))
+                    self._set_mask(name, self.pattern.random(mask, sparsity, self.growth.generator(0, index)))
         elif self.schedule.is_update_step(0):
             self.update(0, [])
 
@@ -177,21 +189,27 @@ class Sparsifier:
 
     def state_dict(self) -> dict[str, Any]:
         """What the module's own state dict, which holds the masks, does not."""
-        return {"skipped_updates": self.skipped_updates, "momentum": dict(self._momentum)}
+        return {"skipped_updates": self.skipped_updates, "momentum": dict(self.growth.momentum)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
         self.skipped_updates = int(state.get("skipped_updates", 0))
-        for name, momentum in state.get("momentum", {}).items():
-            self._momentum[name] = momentum.to(masks.original_of(self.layers[name]).device)
+        self.growth.load_momentum(state.get("momentum", {}), self.layers)
+
+    def rest(self) -> None:
+        """Between trainings: no gradient asked for, and the network can be copied (the `weight` of a forward is no leaf)."""
+        self.before_backward(-1)
+        self.growth.forget()
+        for layer in self._all_layers():
+            masks.refresh(layer)
 
     def before_backward(self, step: int) -> None:
         """Before the forward of any micro-batch of optimizer step `step` (the first is 1)."""
-        wanted = self._uses_gradient_of(step)
-        for name, layer in self.layers.items():
-            masks.want_dense_gradient(layer, wanted)
-            for twin in self._twins.get(name, []):
-                masks.want_dense_gradient(twin, wanted)
+        wanted = self.growth.uses_gradient_of(step, self.schedule)
+        if wanted != self._wants_dense:
+            self._wants_dense = wanted
+            for layer in self._all_layers():
+                masks.want_dense_gradient(layer, wanted)
 
     def before_optimizer_step(self, step: int, parameters: Iterable[nn.Parameter] | None = None) -> None:
         """After the last backward of step `step`, gradients accumulated, all-reduced and unscaled, not yet clipped.
@@ -200,42 +218,26 @@ class Sparsifier:
             step: the optimizer step about to be taken.
             parameters: those of the optimizer about to step; None: all.
         """
-        if not self._uses_gradient_of(step):
+        if not self.growth.uses_gradient_of(step, self.schedule):
             return
         mine = None if parameters is None else {id(parameter) for parameter in parameters}
         for name, layer in self.layers.items():
             if mine is None or id(masks.original_of(layer)) in mine:
-                gradient = masks.take_dense_gradient(layer)
-                if gradient is not None:
-                    self._dense_gradients[name] = gradient
-                    self._accumulate(name, gradient)
-
-    def _uses_gradient_of(self, step: int) -> bool:
-        if self.algorithm.growth == "gradient":
-            return self.schedule.is_update_step(step)
-        return self.algorithm.growth == "momentum" and self.schedule.progress(step) < 1.0 and step >= 0
-
-    def _accumulate(self, name: str, gradient: Tensor) -> None:
-        """SNFS's momentum of the dense gradient; a step that is not finite, which no optimizer takes, leaves it alone."""
-        if isinstance(self.algorithm, SNFS) and bool(torch.isfinite(gradient).all()):
-            beta = self.algorithm.momentum
-            old = self._momentum.get(name)
-            self._momentum[name] = (
-                gradient * (1 - beta) if old is None else old.mul_(beta).add_(gradient, alpha=1 - beta)
-            )
+                self.growth.take(name, layer)
 
     def after_optimizer_step(self, step: int, optimizers: Iterable[Optimizer]) -> Update | None:
         """After optimizer step `step`: the update, where one is due. None where none is or none was possible."""
         if not self.schedule.is_update_step(step):
-            self._dense_gradients.clear()
+            self.growth.forget()
             return None
         try:
-            if not self._finite():
+            weights = map(masks.original_of, self.layers.values())
+            if not (self.growth.is_finite() and all(bool(torch.isfinite(weight).all()) for weight in weights)):
                 self.skipped_updates += 1
                 return None
             return self.update(step, optimizers)
         finally:
-            self._dense_gradients.clear()
+            self.growth.forget()
             self.before_backward(step + 1)
 
     def update(self, step: int, optimizers: Iterable[Optimizer]) -> Update:
@@ -246,7 +248,7 @@ class Sparsifier:
         for index, (name, sparsity) in enumerate(self.allocation(self.schedule.sparsity_at(step)).items()):
             layer = self.layers[name]
             before, weight = masks.mask_of(layer), masks.original_of(layer)
-            growth = self._growth(name, weight, step, index)
+            growth = self.growth.score(name, weight, step, index)
             after = self.algorithm.update(before, weight, growth, sparsity, progress, self.pattern)
             stays = before & after
             report[name] = LayerUpdate(
@@ -258,18 +260,6 @@ class Sparsifier:
                 clear_slots(optimizer, weight, stays)
         return Update(step, report)
 
-    def _growth(self, name: str, weight: Tensor, step: int, index: int) -> Tensor | None:
-        if self.algorithm.growth == "random":
-            return torch.rand(weight.shape, generator=self._generator(step, index)).to(weight.device)
-        if self.algorithm.growth == "gradient":
-            gradient = self._dense_gradients.get(name)
-            # A layer without a gradient took no part in the loss: nothing tells its entries apart, index order decides.
-            return torch.zeros_like(weight) if gradient is None else gradient.abs()
-        if self.algorithm.growth == "momentum":
-            momentum = self._momentum.get(name)
-            return torch.zeros_like(weight) if momentum is None else momentum.abs()
-        return None
-
     def _magnitudes(self, layer: nn.Module) -> Tensor:
         """|w| per unit, -inf where the unit is inactive."""
         active = self.pattern.pool(masks.mask_of(layer).float()) > 0
@@ -278,14 +268,6 @@ class Sparsifier:
     def _set_mask(self, name: str, mask: Tensor) -> None:
         for layer in (self.layers[name], *self._twins.get(name, [])):
             masks.set_mask(layer, mask)
-
-    def _generator(self, step: int, index: int) -> torch.Generator:
-        """A random stream of its own per seed, step and layer: equal on all ranks and after a resume, stored nowhere."""
-        return torch.Generator().manual_seed(((self.seed * 1_000_003 + step) * 10_007 + index) % (1 << 62))
-
-    def _finite(self) -> bool:
-        tensors = [*self._dense_gradients.values(), *map(masks.original_of, self.layers.values())]
-        return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
 def _parameter(layer: nn.Module) -> nn.Parameter:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy
 
 from sparsetorch.callbacks.sparse_training import SparseTraining
+from sparsetorch.masking import masked_layers, plain_state_dict
 
 _DEFAULT_OPTIMIZER = partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)
 
@@ -55,6 +56,11 @@ class ImageClassifier(pl.LightningModule):
         """Logits (N, num_classes) of images (N, C, H, W)."""
         logits: Tensor = self.network(image)
         return logits
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Load a masked checkpoint without masks too: to test, predict or go on dense."""
+        if not masked_layers(self):
+            checkpoint["state_dict"] = plain_state_dict(checkpoint["state_dict"])
 
     def configure_callbacks(self) -> Sequence[pl.Callback]:
         """The `sparsity` given to the constructor."""
