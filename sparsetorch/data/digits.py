@@ -52,15 +52,15 @@ class Digits(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader:
         """Shuffled; the last, smaller batch is left out."""
-        return DataLoader(self.train, self.batch_size, shuffle=True, drop_last=True)
+        return DataLoader(self.train, batch_size=self.batch_size, shuffle=True, drop_last=True)
 
     def val_dataloader(self) -> DataLoader:
         """In order."""
-        return DataLoader(self.val, 256)
+        return DataLoader(self.val, batch_size=256)
 
     def test_dataloader(self) -> DataLoader:
         """In order."""
-        return DataLoader(self.test, 256)
+        return DataLoader(self.test, batch_size=256)
 
     def predict_dataloader(self) -> DataLoader:
         """The test split."""
