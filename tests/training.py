@@ -1,13 +1,15 @@
 """A LightningModule that knows nothing of sparsity, its data, and Trainers that keep quiet; for the tests of callbacks."""
 
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from sparsetorch import ERK, ConstantSparsity, Magnitude, PolynomialDecay, RigL, SparseTraining, Uniform
 
@@ -33,6 +35,24 @@ class Plain(pl.LightningModule):
         if self.adam:
             return torch.optim.AdamW(self.parameters(), lr=0.01)
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+
+
+class Noisy(Dataset):
+    """Draws from all three random states in the training process, as augmentations do."""
+
+    def __len__(self) -> int:
+        return len(data())
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x, y = data()[index]
+        return x + 0.1 * torch.rand(10) + 0.1 * random.random() + 0.1 * np.random.rand(), y
+
+
+class Validated(Plain):
+    """Validates on shuffled data, so that validation draws random numbers too."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("loss", self.training_step(batch, batch_idx))
 
 
 def data(n: int = 160) -> TensorDataset:

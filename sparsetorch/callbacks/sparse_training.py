@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 from torch.optim import Optimizer
 
 from sparsetorch.callbacks.averaging import check_order, mask_averages
 from sparsetorch.callbacks.ranks import check_ranks_agree
+from sparsetorch.callbacks.resume import ResumePoint
 from sparsetorch.errors import BadInputError, NotEligibleError
 from sparsetorch.masking.sparsifier import Sparsifier, Update
 from sparsetorch.sparsify.algorithm import Algorithm
@@ -72,6 +72,7 @@ class SparseTraining(pl.Callback):
         """Steps taken."""
         self._global_step = 0
         self._restored: Mapping[str, Any] = {}
+        self._resume = ResumePoint()
 
     # -- before training ---------------------------------------------------------------------------------------------
 
@@ -91,9 +92,7 @@ class SparseTraining(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Check the plan against the length of the training, then start; a resumed run keeps the masks it restored."""
         sparsifier = self._ready()
-        if "rng" in self._restored:
-            # Before the training data is set up, which draws the order of the epoch.
-            torch.set_rng_state(self._restored["rng"])
+        self._resume.before_data(trainer)
         total = trainer.estimated_stepping_batches
         self.plan = make_plan(self.schedule, self.algorithm, math.inf if total == -1 else total)
         sparsifier.schedule = self.plan.schedule
@@ -101,11 +100,17 @@ class SparseTraining(pl.Callback):
         self.step = int(self._restored.get("step", 0))
         if not self._restored:
             sparsifier.start()
+        self._restored = {}
         rank_zero_info(f"SparseTraining: {self.algorithm} on {len(sparsifier.layers)} layers; {self.plan}")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Lightning has restored its own counters by now."""
         self._global_step = trainer.global_step
+        self._resume.before_training(trainer)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The order of the epoch's data is about to be drawn."""
+        self._resume.begin_epoch()
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -113,10 +118,6 @@ class SparseTraining(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Ask for dense gradients in every micro-batch of a step that an update follows."""
-        if "rng" in self._restored and batch_idx > 0:
-            # A run resumed inside an epoch: what the module draws (dropout) goes on from where it stopped.
-            torch.set_rng_state(self._restored["rng"])
-        self._restored = {}
         self._ready().before_backward(self.step + 1)
 
     def on_before_optimizer_step(
@@ -193,11 +194,12 @@ class SparseTraining(pl.Callback):
         """What a resumed run cannot know from the module: the masks themselves are in its state dict."""
         if self.sparsifier is None:
             return {}
-        return {"step": self.step, "rng": torch.get_rng_state(), **self.sparsifier.state_dict()}
+        return {"step": self.step, "resume": self._resume.state_dict(), **self.sparsifier.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the restored state for `on_fit_start`."""
         self._restored = dict(state_dict)
+        self._resume.load_state_dict(state_dict.get("resume", {}))
 
     def _ready(self) -> Sparsifier:
         if self.sparsifier is None:
