@@ -11,11 +11,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_utilities.core.rank_zero import rank_zero_warn
 from torch import Tensor
 
+from sparsetorch.analysis import Account, account
+from sparsetorch.errors import BadInputError
 from sparsetorch.files import write_atomically
-from sparsetorch.masking import masked_layers, plain_state_dict
-from sparsetorch.sparsify.mask import sparsity_of
 
 CHECKPOINT_KEY = "sparsetorch"
 """Where a checkpoint keeps its record: {version, config, input_shape}, plain Python types only."""
@@ -37,6 +38,8 @@ class RunRecord(pl.Callback):
         self.lines = lines
         self.input_shape: list[int] | None = None
         self.summary: dict[str, Any] = {}
+        self.account: Account | None = None
+        """What the trained network costs; there once `fit` has ended."""
         self._started = time.monotonic()
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -75,6 +78,7 @@ class RunRecord(pl.Callback):
         if not trainer.is_global_zero:
             return
         checkpoint = getattr(trainer.checkpoint_callback, "best_model_path", "") or None
+        self.account = _account(pl_module, self.input_shape)
         self.summary = {
             "run_dir": str(self.run_dir),
             "checkpoint": checkpoint,
@@ -82,7 +86,8 @@ class RunRecord(pl.Callback):
             "steps": trainer.global_step,
             "seconds": round(time.monotonic() - self._started, 1),
             "metrics": {key: float(value) for key, value in sorted(trainer.callback_metrics.items())},
-            **count_zeros(pl_module),
+            **zeros_of(self.account),
+            "accounting": self.account.totals(),
             "input_shape": self.input_shape,
             "versions": {
                 "sparsetorch": version("sparsetorch"),
@@ -100,26 +105,24 @@ class RunRecord(pl.Callback):
             shutil.rmtree(self.run_dir, ignore_errors=True)
 
 
-def count_zeros(module: torch.nn.Module) -> dict[str, Any]:
-    """`parameters` {total, non_zero} and `sparsity` {total, layers} of a network, masks applied, zeros counted as `== 0`.
-
-    The sparsity is over the masked layers' weights alone; without any, it is 0.
-    """
-    plain = plain_state_dict(module.state_dict())
-    masked = {name: plain[f"{name}.weight"] for name in masked_layers(module)}
-    names = {name.removesuffix("_orig") for name, _ in module.named_parameters()}
-    parameters = [value for name, value in plain.items() if name in names]
-    zeros = sum(weight.numel() - int(torch.count_nonzero(weight)) for weight in masked.values())
+def zeros_of(account: Account) -> dict[str, Any]:
+    """`parameters` {total, non_zero} and `sparsity` {total, layers}, the latter over the masked layers' weights alone."""
     return {
-        "parameters": {
-            "total": sum(value.numel() for value in parameters),
-            "non_zero": sum(int(torch.count_nonzero(value)) for value in parameters),
-        },
+        "parameters": {"total": account.parameters, "non_zero": account.non_zero},
         "sparsity": {
-            "total": zeros / sum(weight.numel() for weight in masked.values()) if masked else 0.0,
-            "layers": {name: sparsity_of(weight) for name, weight in masked.items()},
+            "total": account.sparsity,
+            "layers": {layer.module: layer.sparsity for layer in account.layers if layer.masked},
         },
     }
+
+
+def _account(module: torch.nn.Module, input_shape: list[int] | None) -> Account:
+    """The account, without MACs where the module's forward does not take one image: a run's summary never fails on that."""
+    try:
+        return account(module, input_shape)
+    except BadInputError as error:
+        rank_zero_warn(f"summary: multiply-accumulates are not counted. {error}")
+        return account(module)
 
 
 def _first_tensor(batch: Any) -> Tensor | None:

@@ -1,6 +1,7 @@
 """`sparsetorch fit | validate | test | predict`: Lightning's own command line, with a `sparsity:` section and a run folder.
 
-A run leaves one folder: config.yaml, checkpoints/last.ckpt, metrics.csv, TensorBoard events, summary.json.
+A run leaves one folder: config.yaml, checkpoints/last.ckpt, metrics.csv, TensorBoard events, summary.json; a sparse one also
+sparsity.csv and the plots sparsity_over_time and sparsity_per_layer, each as .png and .svg.
 """
 
 import logging
@@ -20,9 +21,11 @@ from rich.table import Table
 
 from sparsetorch.callbacks.run_record import RunRecord
 from sparsetorch.callbacks.sparse_training import SparseTraining
+from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
 from sparsetorch.commands.parse_errors import explain
 from sparsetorch.errors import BadInputError, SparsetorchError, UsageError
 from sparsetorch.files import first_free, write_json
+from sparsetorch.report.sparsity_table import print_accounting
 
 
 class TrainingCLI(LightningCLI):
@@ -77,7 +80,10 @@ class TrainingCLI(LightningCLI):
         sparsity = self._get(self.config_init, "sparsity")
         if sparsity is not None:
             callbacks.append(sparsity)
-        kwargs["callbacks"] = [*own, *callbacks]
+            # With every command: Lightning warns of a checkpoint whose callbacks are missing.
+            if not any(isinstance(callback, SparsityMonitor) for callback in own):
+                callbacks.append(SparsityMonitor())
+        kwargs["callbacks"] = [*callbacks, *own]  # SparseTraining has to come before weight averaging
         return super().instantiate_trainer(**kwargs)
 
     def _run_dir(self) -> Path:
@@ -198,6 +204,8 @@ def _report(cli: TrainingCLI, name: str) -> None:
     destination = cli._get(cli.config_init, "json")
     if cli.trainer.is_global_zero and not cli._get(cli.config_init, "quiet") and destination != "-":
         _print_summary(name, result)
+        if cli.record is not None and cli.record.account is not None:
+            print_accounting(cli.record.account)
     if cli.trainer.is_global_zero and destination is not None:
         write_json(destination, result)
 
