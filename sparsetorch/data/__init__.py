@@ -1,5 +1,6 @@
 """LightningDataModules."""
 
 from sparsetorch.data.digits import Digits
+from sparsetorch.data.fashion_mnist import FashionMNIST
 
-__all__ = ["Digits"]
+__all__ = ["Digits", "FashionMNIST"]

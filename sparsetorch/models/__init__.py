@@ -1,5 +1,6 @@
-"""LightningModules, one per task."""
+"""LightningModules, one per task, and small networks for them."""
 
 from sparsetorch.models.classification import ImageClassifier
+from sparsetorch.models.lenet import LeNet300100
 
-__all__ = ["ImageClassifier"]
+__all__ = ["ImageClassifier", "LeNet300100"]
