@@ -66,6 +66,11 @@ class _Steps(Schedule):
             raise BadInputError(f"update_every: found {self.update_every!r}, needed at least 1 optimizer step")
         for key in ("begin_step", "end_step"):
             step = getattr(self, key)
+            if isinstance(step, float) and step.is_integer() and (key, step) != ("end_step", 1.0):
+                # A parser may read the 9000 of a YAML as 9000.0. The one number that can be both, 1.0, is all of the training
+                # where a schedule ends, and the first step where it begins.
+                step = int(step)
+                object.__setattr__(self, key, step)
             if step is None or (key == "end_step" and step == FOREVER):
                 continue
             if isinstance(step, float) and not 0.0 <= step <= 1.0:

@@ -66,6 +66,14 @@ def test_shares_of_the_training_become_steps() -> None:
     assert ConstantSparsity(0.9, end_step=-1).resolve(1000).end_step == 1000
 
 
+def test_whole_numbers_are_steps_however_a_parser_read_them() -> None:
+    schedule = PolynomialDecay(0.9, begin_step=1.0, end_step=9000.0)
+    assert (schedule.begin_step, schedule.end_step) == (1, 9000)
+    assert schedule.resolved
+    assert ConstantSparsity(0.9, end_step=-1.0).resolve(1000).end_step == 1000
+    assert ConstantSparsity(0.9, end_step=1.0).resolve(1000).end_step == 1000  # a share: all of it
+
+
 @pytest.mark.parametrize(
     ("schedule", "told"),
     [
