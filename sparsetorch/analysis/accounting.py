@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from sparsetorch import tflite
 from sparsetorch.errors import BadInputError
 from sparsetorch.masking import masked_layers
+from sparsetorch.masking.masks import weight_parameter
 from sparsetorch.sparsify.policy import weight_layers
 from sparsetorch.xnnpack.layers import layers as file_layers
 
@@ -140,7 +141,7 @@ def account(module: nn.Module, input_shape: Sequence[int] | None = None) -> Acco
     counted = []
     for name, layer in found.items():
         weight = effective_weight(layer)
-        owner = owners.setdefault(id(_parameter(layer)), name)
+        owner = owners.setdefault(id(weight_parameter(layer)), name)
         dense_bytes, stored = _bytes(name, layer, weight)
         counted.append(
             LayerAccount(
@@ -162,13 +163,8 @@ def account(module: nn.Module, input_shape: Sequence[int] | None = None) -> Acco
 def effective_weight(layer: nn.Module) -> Tensor:
     """The weight that a layer computes with, its mask applied; masked entries are +0.0. No part of any graph."""
     mask = getattr(layer, "weight_mask", None)
-    weight: Tensor = _parameter(layer).detach()
+    weight = weight_parameter(layer).detach()
     return weight if mask is None else weight.masked_fill(~mask.bool(), 0.0)
-
-
-def _parameter(layer: nn.Module) -> Tensor:
-    weight: Tensor = getattr(layer, "weight_orig" if hasattr(layer, "weight_mask") else "weight")
-    return weight
 
 
 def _all_parameters(module: nn.Module) -> tuple[int, int]:

@@ -143,6 +143,19 @@ def original_of(module: nn.Module) -> nn.Parameter:
     return parameter
 
 
+def weight_parameter(module: nn.Module) -> nn.Parameter:
+    """The trained parameter of a layer's weight, behind a mask of this package, of torch prune, or of none.
+
+    Raises:
+        BadInputError: where the layer has none: `weight` is computed from something else (a parametrization, say).
+    """
+    name = f"{WEIGHT}_orig" if hasattr(module, f"{WEIGHT}_mask") else WEIGHT
+    parameter = getattr(module, name, None)
+    if not isinstance(parameter, nn.Parameter):
+        raise BadInputError(f"{type(module).__name__} has no parameter `{name}` to put a mask on")
+    return parameter
+
+
 def set_mask(module: nn.Module, mask: Tensor) -> None:
     """Give a masked layer another mask, in place, and set its weights to 0 wherever they were or become inactive.
 

@@ -96,7 +96,7 @@ class Sparsifier:
         """The other layers that share the weight of one of `layers`."""
         owners: dict[int, str] = {}
         for name, layer in chosen.select(module).items():
-            owner = owners.setdefault(id(_parameter(layer)), name)
+            owner = owners.setdefault(id(masks.weight_parameter(layer)), name)
             if owner == name:
                 self.layers[name] = layer
             else:
@@ -127,7 +127,7 @@ class Sparsifier:
 
     def _check(self) -> None:
         target = self.schedule.target_sparsity()
-        shapes = {name: tuple(_parameter(layer).shape) for name, layer in self.layers.items()}
+        shapes = {name: tuple(masks.weight_parameter(layer).shape) for name, layer in self.layers.items()}
         self.distribution.check(shapes, target)
         if isinstance(self.distribution, Global):
             if self.algorithm.starts_sparse:
@@ -269,7 +269,3 @@ class Sparsifier:
         for layer in (self.layers[name], *self._twins.get(name, [])):
             masks.set_mask(layer, mask)
 
-
-def _parameter(layer: nn.Module) -> nn.Parameter:
-    """The weight's parameter, masked already or not."""
-    return masks.original_of(layer) if masks.is_masked(layer) else layer.get_parameter("weight")

@@ -45,7 +45,9 @@ def make_plan(schedule: Schedule, algorithm: Algorithm, total_steps: float) -> P
     target = resolved.target_sparsity()
     if math.isinf(total_steps):
         return Plan(resolved, total_steps, None, None, None, target)
-    steps = [step for step in range(int(total_steps) + 1) if resolved.is_update_step(step)]
+    # The first masks of an algorithm that starts sparse are no update.
+    first_step = 1 if algorithm.starts_sparse else 0
+    steps = [step for step in range(first_step, int(total_steps) + 1) if resolved.is_update_step(step)]
     reached = resolved.sparsity_at(steps[-1]) if steps else resolved.sparsity_at(0) if algorithm.starts_sparse else 0.0
     if reached < target:
         raise BadInputError(
