@@ -268,4 +268,3 @@ class Sparsifier:
     def _set_mask(self, name: str, mask: Tensor) -> None:
         for layer in (self.layers[name], *self._twins.get(name, [])):
             masks.set_mask(layer, mask)
-

@@ -103,10 +103,21 @@ class Global(Distribution):
             raise BadInputError(
                 f"floor: {self.floor!r} of every layer keeps {sum(floors.values())} weights, sparsity {sparsity:g} only {wanted}"
             )
-        safe = {name: keep_top(score, floors[name]) for name, score in scores.items()}
-        free = torch.cat([score.masked_fill(safe[name], -torch.inf).cpu() for name, score in scores.items()])
-        chosen = keep_top(free, wanted - sum(floors.values())).split([score.numel() for score in scores.values()])
-        return {
-            name: 1.0 - (floors[name] + int((extra & ~safe[name].cpu()).sum())) / extra.numel()
-            for name, extra in zip(scores, chosen, strict=True)
-        }
+        # The floors and, of the rest, the largest: that is one threshold over the layers which it leaves above their floor,
+        # and the floor in the others. Layers fall to their floor one round after another, usually none.
+        counts, free = dict(floors), dict(scores)
+        while free:
+            taken = keep_top(torch.cat([score.cpu() for score in free.values()]), wanted - _sum_of_others(counts, free))
+            sizes = [score.numel() for score in free.values()]
+            found = {name: int(part.sum()) for name, part in zip(free, taken.split(sizes), strict=True)}
+            short = [name for name, count in found.items() if count < floors[name]]
+            if not short:
+                counts |= found
+                break
+            for name in short:
+                del free[name]
+        return {name: 1.0 - counts[name] / score.numel() for name, score in scores.items()}
+
+
+def _sum_of_others(counts: Mapping[str, int], free: Mapping[str, Tensor]) -> int:
+    return sum(count for name, count in counts.items() if name not in free)

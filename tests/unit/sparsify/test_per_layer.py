@@ -1,5 +1,7 @@
 """`Global` and `PerLayer`: thresholds and budgets by hand, floors, and maps that cannot be."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -35,6 +37,34 @@ def test_global_meets_the_budget_exactly_and_empties_no_layer(sizes: list[int], 
     kept = [n - round(found[str(i)] * n) for i, n in enumerate(sizes)]
     assert sum(kept) == total - round(sparsity * total)
     assert min(kept) >= 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 60), min_size=1, max_size=6),
+    sparsity=st.floats(0, 0.9),
+    floor=st.floats(0, 0.5),
+    seed=st.integers(0, 2**31),
+)
+def test_global_keeps_every_floor_and_of_the_rest_the_largest(
+    sizes: list[int], sparsity: float, floor: float, seed: int
+) -> None:
+    """The definition, entry by entry: first the largest of every layer up to its floor, then the largest of what is left."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = {str(i): torch.rand(n, generator=generator) * 10 ** (3 * (i % 3)) for i, n in enumerate(sizes)}
+    floors = [max(1, math.ceil(floor * n)) for n in sizes]
+    wanted = sum(sizes) - round(sparsity * sum(sizes))
+    if sum(floors) > wanted:
+        return
+    rest = sorted(
+        ((value, i) for i, n in enumerate(sizes) for value in sorted(scores[str(i)].tolist())[: n - floors[i]]),
+        reverse=True,
+    )
+    kept = list(floors)
+    for _, i in rest[: wanted - sum(floors)]:
+        kept[i] += 1
+    found = Global(floor=floor).allocate_by_score(scores, sparsity)
+    assert [n - round(found[str(i)] * n) for i, n in enumerate(sizes)] == kept
 
 
 def test_per_layer_gives_the_rest_to_the_others() -> None:
