@@ -7,7 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparsetorch.analysis.accounting import account
     from sparsetorch.callbacks.sparse_training import SparseTraining
+    from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.magnitude import Magnitude
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "SparseTraining": "sparsetorch.callbacks.sparse_training",
+    "SparsityMonitor": "sparsetorch.callbacks.sparsity_monitor",
+    "account": "sparsetorch.analysis.accounting",
     "Magnitude": "sparsetorch.sparsify.magnitude",
     "RigL": "sparsetorch.sparsify.rigl",
     "SET": "sparsetorch.sparsify.rigl",
@@ -66,12 +70,14 @@ __all__ = [
     "PolynomialDecay",
     "RigL",
     "SparseTraining",
+    "SparsityMonitor",
     "Static",
     "StepList",
     "ThreeStep",
     "Uniform",
     "Unstructured",
     "Verdict",
+    "account",
     "export",
     "verify",
 ]
