@@ -8,14 +8,14 @@ import gzip
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from sparsetorch.errors import BadInputError, NotEligibleError
+from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
 from sparsetorch.exporter.names import name_weights
 from sparsetorch.exporter.numeric_check import Reference, check_numbers, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
@@ -26,6 +26,7 @@ from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
 from sparsetorch.tflite import EncodedTensor, Model, encode, from_bytes, to_bytes
+from sparsetorch.tflite.passes import Note, repair
 from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS, Verdict, verify
 
 
@@ -51,6 +52,8 @@ class ExportReport:
     """Every 1x1 convolution weight, encoded or not, with the reason where not."""
     verdict: Verdict
     """On the file at `model`."""
+    repairs: tuple[Note, ...]
+    """How the converted graph was rewritten into an equal one, and what was left as it was."""
     refused: tuple[str, ...]
     """Why the file is dense although its weights hold zeros; empty where it is encoded or had nothing to encode."""
 
@@ -67,6 +70,7 @@ class ExportReport:
             "files": {name: file.path for name, file in files.items()},
             "sizes": {name: {"raw": file.bytes, "gzip": file.gzip_bytes} for name, file in files.items()},
             "errors": {name: list(file.errors) for name, file in files.items()},
+            "repairs": [asdict(note) for note in self.repairs],
             "refused": list(self.refused),
         }
 
@@ -110,16 +114,22 @@ def export(
         torch_to_onnx(plain, shape, Path(folder, "model.onnx"))
         progress("TFLite")
         dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
-    progress("sparse encoding")
+    progress("repairs")
     name_weights(dense.graphs[0], plain)
+    repairs = repair(dense)
+    progress("sparse encoding")
     sparse = dense.copy()
     encoded = tuple(encode(sparse))
     refused = _unsafe(sparse)
     written = dense if refused else sparse
     progress("comparison with PyTorch")
-    twin_file = None if twin is None else _write(dense, twin, expected)
-    model_file = _write(written, target, expected)
-    return ExportReport(model_file, twin_file, encoded, verify(target, targets), refused)
+    try:
+        twin_file = None if twin is None else _write(dense, twin, expected)
+        model_file = _write(written, target, expected)
+    except WrongNumbersError as error:
+        applied = dict.fromkeys(note.repair for note in repairs if note.applied)
+        raise WrongNumbersError(f"{error} Repairs that ran: {', '.join(applied) or 'none'}") from error
+    return ExportReport(model_file, twin_file, encoded, verify(target, targets), repairs, refused)
 
 
 def _batched(input_shape: Sequence[int]) -> tuple[int, ...]:

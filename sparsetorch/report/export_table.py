@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
@@ -40,6 +41,7 @@ def print_report(report: ExportReport) -> None:
             error = f"{max(file.errors):.1e}"
             table.add_row(escape(file.path), f"{file.bytes:,}", f"{file.gzip_bytes:,}", error)
     console.print(table)
+    _print_repairs(console, report)
     encoded = [tensor for tensor in report.encoded if tensor.encoding == "sparse"]
     zeros = sum(tensor.sparsity * tensor.dense_bytes for tensor in report.encoded)
     size = sum(tensor.dense_bytes for tensor in report.encoded)
@@ -63,3 +65,14 @@ def print_report(report: ExportReport) -> None:
     for name, target in report.verdict.targets.items():
         told = f"eligible, {report.verdict.expected_spmm} sparse matrix products" if target.eligible else "not eligible"
         console.print(f"{name}: {told}" + ("" if target.eligible else f": {escape(target.why_not or '')}"))
+
+
+def _print_repairs(console: Console, report: ExportReport) -> None:
+    """A line per pass that ran, and one per thing that was left."""
+    counts = Counter(note.repair for note in report.repairs if note.applied)
+    if counts:
+        told = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.items())
+        console.print(f"Repairs, each an equal graph: {told}.")
+    for note in report.repairs:
+        if not note.applied:
+            console.print(f"  {escape(note.operator)}: {escape(note.text)}")
