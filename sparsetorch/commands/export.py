@@ -6,6 +6,7 @@ compute wrongly is written dense, with the reasons.
 examples:
   sparsetorch export --checkpoint runs/digits/rigl_90/checkpoints/last.ckpt -o digits.tflite --dense-twin
   sparsetorch export --model torchvision.models:mobilenet_v2 --weights w.pt --input-shape 3,224,224 -o mobilenet.tflite
+  sparsetorch export --checkpoint last.ckpt -o small.tflite --values int8            # int8-stored weights, float32 compute
   sparsetorch export --model net.py:make --model-args '{"width": 0.5}' --input-shape 3,96,96 --sparsity 0.85 -o try.tflite
 
 exit codes: 0 written, and eligible on every asked target if its weights are sparse; 1 bad input or failure; 2 usage;
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from sparsetorch.errors import BadInputError, UsageError
 from sparsetorch.files import write_json
+from sparsetorch.tflite.storage import VALUES, Storage
 from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS
 
 
@@ -43,7 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dense-twin", action="store_true", help="also write OUT.dense.tflite: same weights, not encoded"
     )
     output.add_argument(
-        "--values", choices=["float32"], default="float32", help="how weights are stored (default: float32)"
+        "--values",
+        choices=VALUES,
+        default="float32",
+        help="how weights are stored; they are computed with as float32 in any case (default: float32)",
+    )
+    output.add_argument(
+        "--dense-values", choices=VALUES, help="the same for weights that stay dense (default: as --values)"
     )
     output.add_argument(
         "--target",
@@ -91,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
             shape,
             dense_twin=args.dense_twin,
             sparsity=args.sparsity,
+            storage=Storage(args.values, args.dense_values),
             targets=args.target or DEFAULT_TARGETS,
             progress=progress,
         )

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,9 @@ Array = npt.NDArray[np.float32]
 
 TOLERANCE = 1e-4
 """Largest |difference| allowed, relative to the largest |value| of the output. float32 gives about 1e-6."""
+
+STORAGE_TOLERANCE = 1e-5
+"""The same between two files of equal numbers: only the order of sums may differ."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,13 @@ def _silenced() -> Iterator[None]:
         os.close(nowhere)
 
 
-def check_numbers(path: Path, expected: Reference) -> list[float]:
+def check_numbers(path: Path, expected: Reference, tolerance: float = TOLERANCE) -> list[float]:
     """Compare a .tflite with PyTorch.
+
+    Args:
+        path: the file.
+        expected: inputs and outputs of PyTorch.
+        tolerance: largest relative |difference| allowed; infinite to measure alone.
 
     Returns:
         Per output, the largest |difference| over all inputs, relative to the largest |value| PyTorch gives.
@@ -89,13 +97,40 @@ def check_numbers(path: Path, expected: Reference) -> list[float]:
             raise WrongNumbersError(f"the converted file has {len(found)} outputs, the PyTorch module {len(outputs)}")
         for index, (theirs, ours) in enumerate(zip(found, outputs, strict=True)):
             errors[index] = max(errors[index], _relative_error(theirs, ours))
-    wrong = {index: error for index, error in enumerate(errors) if not error <= TOLERANCE}
+    wrong = {index: error for index, error in enumerate(errors) if not error <= tolerance}
     if wrong:
         told = ", ".join(f"output {index} by {error:.1e}" for index, error in wrong.items())
         raise WrongNumbersError(
-            f"the converted file differs from PyTorch: {told} (relative; allowed {TOLERANCE:.0e}). Nothing was written."
+            f"the converted file differs from PyTorch: {told} (relative; allowed {tolerance:.0e}). Nothing was written."
         )
     return errors
+
+
+def check_storage(path: Path, plain: Path, inputs: Sequence[Array]) -> float:
+    """Compare a file with the same numbers stored as plain float32: sparse encoding and small types change nothing.
+
+    Args:
+        path: the file.
+        plain: the same model after `tflite.decode`.
+        inputs: NCHW.
+
+    Returns:
+        The largest |difference| of any output, relative to the largest |value| of that output.
+
+    Raises:
+        WrongNumbersError: a difference beyond the rounding of sums.
+    """
+    worst = 0.0
+    for image in inputs:
+        for found, wanted in zip(run_tflite(path, image), run_tflite(plain, image), strict=True):
+            scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
+            worst = max(worst, float(np.abs(found.astype(np.float64) - wanted).max(initial=0.0)) / scale)
+    if not worst <= STORAGE_TOLERANCE:
+        raise WrongNumbersError(
+            f"the encoded file differs from its own weights stored plainly by {worst:.1e} (relative; allowed "
+            f"{STORAGE_TOLERANCE:.0e}). Nothing was written."
+        )
+    return worst
 
 
 def _relative_error(found: Array, expected: Array) -> float:

@@ -5,6 +5,7 @@ after it has been loaded, run and compared with PyTorch.
 """
 
 import gzip
+import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from torch import nn
 
 from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
 from sparsetorch.exporter.names import name_weights
-from sparsetorch.exporter.numeric_check import Reference, check_numbers, reference
+from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_storage, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
 from sparsetorch.exporter.torch_to_onnx import torch_to_onnx
 from sparsetorch.files import write_atomically
@@ -25,7 +26,7 @@ from sparsetorch.masking import permanent_copy
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
-from sparsetorch.tflite import EncodedTensor, Model, encode, from_bytes, to_bytes
+from sparsetorch.tflite import EncodedTensor, Model, Storage, decode, encode, from_bytes, to_bytes
 from sparsetorch.tflite.passes import Note, repair
 from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS, Verdict, verify
 
@@ -39,6 +40,8 @@ class ExportedFile:
     gzip_bytes: int
     errors: tuple[float, ...]
     """Per output, the largest difference from PyTorch relative to its largest value."""
+    values: str = "float32"
+    """What weights are stored as: `float32`, `float16` or `int8`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class ExportReport:
     dense_twin: ExportedFile | None
     """The same weights without sparse encoding."""
     encoded: tuple[EncodedTensor, ...]
-    """Every 1x1 convolution weight, encoded or not, with the reason where not."""
+    """Every weight, encoded or not, with the reason where not."""
     verdict: Verdict
     """On the file at `model`."""
     repairs: tuple[Note, ...]
@@ -60,7 +63,7 @@ class ExportReport:
     @property
     def meant_sparse(self) -> bool:
         """Whether any weight was encoded, or would have been had it been safe."""
-        return bool(self.refused) or any(tensor.encoding == "sparse" for tensor in self.encoded)
+        return bool(self.refused) or any(tensor.encoding == "sparse" and tensor.pointwise for tensor in self.encoded)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python types, for `--json`: the fields of `verify --json`, `sizes`, `errors`, `files`, `refused`."""
@@ -82,6 +85,7 @@ def export(
     *,
     dense_twin: bool | str | os.PathLike[str] = False,
     sparsity: float | None = None,
+    storage: Storage | None = None,
     targets: Sequence[str] = DEFAULT_TARGETS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> ExportReport:
@@ -94,6 +98,7 @@ def export(
         dense_twin: also write the same weights without sparse encoding, for comparison and for runtimes that do not
             know DENSIFY: True puts it beside `path` as NAME.dense.tflite.
         sparsity: prune the 1x1 convolutions by magnitude in one shot first, to try things; accuracy is not looked at.
+        storage: what weights are stored as; None: float32. The dense twin is float32 always.
         targets: what the verdict is about.
         progress: called with the name of every stage.
 
@@ -118,14 +123,19 @@ def export(
     name_weights(dense.graphs[0], plain)
     repairs = repair(dense)
     progress("sparse encoding")
+    chosen = Storage() if storage is None else storage
     sparse = dense.copy()
-    encoded = tuple(encode(sparse))
+    encoded = tuple(encode(sparse, storage=chosen))
     refused = _unsafe(sparse)
-    written = dense if refused else sparse
+    if refused:  # the values are stored small all the same
+        sparse = dense.copy()
+        encoded = tuple(encode(sparse, lambda tensor: False, chosen))
     progress("comparison with PyTorch")
     try:
-        twin_file = None if twin is None else _write(dense, twin, expected)
-        model_file = _write(written, target, expected)
+        with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
+            check_numbers(_trial(dense, Path(folder, "dense.tflite")), expected)
+            twin_file = None if twin is None else _write(dense, twin, expected)
+            model_file = _write(sparse, target, expected, chosen)
     except WrongNumbersError as error:
         applied = dict.fromkeys(note.repair for note in repairs if note.applied)
         raise WrongNumbersError(f"{error} Repairs that ran: {', '.join(applied) or 'none'}") from error
@@ -181,12 +191,25 @@ def _unsafe(model: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys(target.why_not or "" for target in verdict.targets.values() if target.unsafe))
 
 
-def _write(model: Model, path: Path, expected: Reference) -> ExportedFile:
-    """Write beside `path`, load and compare that very file, then rename it into place."""
+def _write(model: Model, path: Path, expected: Reference, storage: Storage | None = None) -> ExportedFile:
+    """Write beside `path`, load and compare that very file, then rename it into place.
+
+    Values rounded to float16 or int8 differ from PyTorch by what the rounding costs, which is told and not judged. What is
+    proven of such a file is that it computes what its rounded weights say.
+    """
     content = to_bytes(model)
-    with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent) as trial:
-        trial.write(content)
-        trial.flush()
-        errors = check_numbers(Path(trial.name), expected)
+    values = "float32" if storage is None else storage.values
+    rounded = storage is not None and (storage.values, storage.dense) != ("float32", "float32")
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        trial = Path(folder, "trial.tflite")
+        trial.write_bytes(content)
+        if rounded:
+            check_storage(trial, _trial(decode(model), Path(folder, "plain.tflite")), expected.inputs)
+        errors = check_numbers(trial, expected, math.inf if rounded else TOLERANCE)
     write_atomically(path, content)
-    return ExportedFile(str(path), len(content), len(gzip.compress(content, 9, mtime=0)), tuple(errors))
+    return ExportedFile(str(path), len(content), len(gzip.compress(content, 9, mtime=0)), tuple(errors), values)
+
+
+def _trial(model: Model, path: Path) -> Path:
+    path.write_bytes(to_bytes(model))
+    return path

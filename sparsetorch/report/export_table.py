@@ -32,24 +32,29 @@ def print_report(report: ExportReport) -> None:
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = max(console.width, 110)
-    table = Table("file", "raw", "gzip", "difference from PyTorch", title="sparsetorch export", title_justify="left")
+    table = Table(
+        "file", "weights", "raw", "gzip", "difference from PyTorch", title="sparsetorch export", title_justify="left"
+    )
     table.columns[0].overflow = "fold"
-    for column in table.columns[1:]:
+    for column in table.columns[2:]:
         column.justify = "right"
     for file in (report.model, report.dense_twin):
         if file is not None:
             error = f"{max(file.errors):.1e}"
-            table.add_row(escape(file.path), f"{file.bytes:,}", f"{file.gzip_bytes:,}", error)
+            table.add_row(escape(file.path), file.values, f"{file.bytes:,}", f"{file.gzip_bytes:,}", error)
     console.print(table)
     _print_repairs(console, report)
-    encoded = [tensor for tensor in report.encoded if tensor.encoding == "sparse"]
-    zeros = sum(tensor.sparsity * tensor.dense_bytes for tensor in report.encoded)
-    size = sum(tensor.dense_bytes for tensor in report.encoded)
-    if size:
-        console.print(
-            f"1x1 convolutions: {len(encoded)} of {len(report.encoded)} sparse-encoded, {zeros / size:.1%} of their "
-            f"weights are zero."
-        )
+    for title, tensors in (
+        ("1x1 convolutions", [tensor for tensor in report.encoded if tensor.pointwise]),
+        ("other layers", [tensor for tensor in report.encoded if not tensor.pointwise and tensor.sparsity > 0]),
+    ):
+        encoded = sum(tensor.encoding == "sparse" for tensor in tensors)
+        zeros = sum(tensor.sparsity * tensor.dense_bytes for tensor in tensors)
+        size = sum(tensor.dense_bytes for tensor in tensors)
+        if size:
+            console.print(
+                f"{title}: {encoded} of {len(tensors)} sparse-encoded, {zeros / size:.1%} of their weights are zero."
+            )
     for tensor in report.encoded:
         if tensor.encoding != "sparse" and tensor.sparsity > 0:
             console.print(f"  {escape(tensor.name)} ({tensor.sparsity:.1%}) stays dense: {escape(tensor.reason or '')}")

@@ -7,8 +7,9 @@ A sparse tensor is stored level by level (TACO's storage tree). Each level belon
 3. a dimension d that is blocked appears twice, as d (the block's number) and, behind all dimensions, as `len(shape) + b`
    with `block_map[b] == d` (the place inside the block): coordinate = block number * block size + place.
 
-The values lie in the order of the last level's entries. Written here is the one form that XNNPACK's users need, CSR over
-the last dimension; read is any of them. Source: LiteRT f674577, tflite/kernels/internal/utils/sparsity_format_converter.h,
+The values lie in the order of the last level's entries. Written here is CSR over the last dimension, as TensorFlow's converter
+does, or over the first, where that is smaller: an index takes one byte up to 256 channels, and a 1x1 convolution often has as
+few only on one side. Read is any form. Source: LiteRT f674577, tflite/kernels/internal/utils/sparsity_format_converter.h,
 tflite/converter/schema/schema.fbs.
 """
 
@@ -27,7 +28,18 @@ Array = npt.NDArray[Any]
 _LARGEST_DENSE = 2**31  # bytes; a flatbuffer could not hold the dense tensor either
 
 
-def encode_csr(dense: Array) -> tuple[Array, Any]:
+def encode_smallest(dense: Array) -> tuple[Array, Any]:
+    """Encode an array over its last dimension or over its first, whichever is smaller; the last where they are equal."""
+    best: tuple[Array, Any] | None = None
+    for over_first in (False, True):
+        candidate = encode_csr(dense, over_first=over_first)
+        if best is None or packed_size(candidate[1]) < packed_size(best[1]):
+            best = candidate
+    assert best is not None
+    return best
+
+
+def encode_csr(dense: Array, over_first: bool = False) -> tuple[Array, Any]:
     """Encode an array over its last dimension, without loss.
 
     Everything whose bits are not those of +0 is stored, so that -0.0 and NaN survive. An array of zeros keeps one explicit
@@ -35,6 +47,7 @@ def encode_csr(dense: Array) -> tuple[Array, Any]:
 
     Args:
         dense: at least one dimension, at least one element.
+        over_first: over its first dimension instead; all others are traversed before it.
 
     Returns:
         the stored values, one-dimensional, and the `SparsityParametersT` that places them.
@@ -44,6 +57,8 @@ def encode_csr(dense: Array) -> tuple[Array, Any]:
     """
     if dense.ndim == 0 or dense.size == 0:
         raise BadInputError(f"an array of shape {list(dense.shape)} cannot be sparse-encoded: it needs an element.")
+    order = np.roll(np.arange(dense.ndim), -1) if over_first else np.arange(dense.ndim)
+    dense = dense.transpose(order)
     table = np.ascontiguousarray(dense).reshape(-1, dense.shape[-1])
     kept = table.view(f"u{table.itemsize}") != 0
     if not kept.any():
@@ -51,7 +66,7 @@ def encode_csr(dense: Array) -> tuple[Array, Any]:
     segments = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
     indices = np.nonzero(kept)[1]
     parameters = schema.SparsityParametersT()
-    parameters.traversalOrder = np.arange(dense.ndim, dtype=np.int32)
+    parameters.traversalOrder = order.astype(np.int32)
     parameters.blockMap = np.zeros(0, np.int32)  # empty, not absent: interpreters crash on an absent one
     parameters.dimMetadata = [_dense_level(size) for size in dense.shape[:-1]] + [_csr_level(segments, indices)]
     return table[kept], parameters
