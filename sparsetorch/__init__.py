@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sparsetorch.analysis.accounting import account
     from sparsetorch.callbacks.sparse_training import SparseTraining
     from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
+    from sparsetorch.exporter.encode_file import encode
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.magnitude import Magnitude
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sparsetorch.sparsify.policy import AllOf, AllWeights, AnyOf, ByName, Conv1x1
     from sparsetorch.sparsify.rigl import SET, SNFS, RigL, Static
     from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay, StepList, ThreeStep
+    from sparsetorch.tflite.storage import Storage
     from sparsetorch.xnnpack.verdict import Verdict, verify
 
 _HOME = {
@@ -46,7 +48,9 @@ _HOME = {
     "AnyOf": "sparsetorch.sparsify.policy",
     "ThreeStep": "sparsetorch.sparsify.schedule",
     "StepList": "sparsetorch.sparsify.schedule",
+    "encode": "sparsetorch.exporter.encode_file",
     "export": "sparsetorch.exporter.pipeline",
+    "Storage": "sparsetorch.tflite.storage",
     "verify": "sparsetorch.xnnpack.verdict",
     "Verdict": "sparsetorch.xnnpack.verdict",
 }
@@ -73,11 +77,13 @@ __all__ = [
     "SparsityMonitor",
     "Static",
     "StepList",
+    "Storage",
     "ThreeStep",
     "Uniform",
     "Unstructured",
     "Verdict",
     "account",
+    "encode",
     "export",
     "verify",
 ]

@@ -19,6 +19,7 @@ COMMANDS = {
     "test": "evaluate a checkpoint on the test split",
     "predict": "predict with a checkpoint",
     "export": "convert a checkpoint or a model to a sparse-encoded .tflite, checked against PyTorch",
+    "encode": "leave the zeros of any .tflite's weights out, whoever made it",
     "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")

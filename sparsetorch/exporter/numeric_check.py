@@ -1,9 +1,5 @@
 """Does the file compute what the PyTorch module computes? Asked of the file itself, loaded by the LiteRT interpreter."""
 
-import contextlib
-import os
-import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,15 +9,13 @@ import torch
 from torch import nn
 
 from sparsetorch.errors import WrongNumbersError
+from sparsetorch.exporter.interpreter import channels_last, run_file
 from sparsetorch.exporter.torch_to_onnx import run_outputs
 
 Array = npt.NDArray[np.float32]
 
 TOLERANCE = 1e-4
 """Largest |difference| allowed, relative to the largest |value| of the output. float32 gives about 1e-6."""
-
-STORAGE_TOLERANCE = 1e-5
-"""The same between two files of equal numbers: only the order of sums may differ."""
 
 
 @dataclass(frozen=True)
@@ -45,34 +39,6 @@ def reference(module: nn.Module, input_shape: tuple[int, ...], count: int = 3) -
     return Reference(tuple(image.numpy() for image in images), tuple(outputs))
 
 
-def run_tflite(path: Path, image: Array) -> list[Array]:
-    """The outputs of a .tflite for one NCHW input, in the interpreter's own (NHWC) layout."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    with _silenced():
-        interpreter = Interpreter(str(path), num_threads=1)
-        interpreter.allocate_tensors()
-    (entry,) = interpreter.get_input_details()
-    value = np.ascontiguousarray(image.transpose(0, 2, 3, 1)) if image.ndim == 4 else image
-    interpreter.set_tensor(entry["index"], value)
-    interpreter.invoke()
-    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
-
-
-@contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    """Hide what C++ code writes to standard error: the interpreter announces its delegate there."""
-    sys.stderr.flush()
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(nowhere)
-
-
 def check_numbers(path: Path, expected: Reference, tolerance: float = TOLERANCE) -> list[float]:
     """Compare a .tflite with PyTorch.
 
@@ -90,7 +56,7 @@ def check_numbers(path: Path, expected: Reference, tolerance: float = TOLERANCE)
     errors = [0.0] * len(expected.outputs[0])
     for image, outputs in zip(expected.inputs, expected.outputs, strict=True):
         try:
-            found = run_tflite(path, image)
+            found = run_file(path, [channels_last(image)])
         except (RuntimeError, ValueError) as error:
             raise WrongNumbersError(f"the converted file does not run: {str(error).splitlines()[0]}") from error
         if len(found) != len(outputs):
@@ -104,33 +70,6 @@ def check_numbers(path: Path, expected: Reference, tolerance: float = TOLERANCE)
             f"the converted file differs from PyTorch: {told} (relative; allowed {tolerance:.0e}). Nothing was written."
         )
     return errors
-
-
-def check_storage(path: Path, plain: Path, inputs: Sequence[Array]) -> float:
-    """Compare a file with the same numbers stored as plain float32: sparse encoding and small types change nothing.
-
-    Args:
-        path: the file.
-        plain: the same model after `tflite.decode`.
-        inputs: NCHW.
-
-    Returns:
-        The largest |difference| of any output, relative to the largest |value| of that output.
-
-    Raises:
-        WrongNumbersError: a difference beyond the rounding of sums.
-    """
-    worst = 0.0
-    for image in inputs:
-        for found, wanted in zip(run_tflite(path, image), run_tflite(plain, image), strict=True):
-            scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
-            worst = max(worst, float(np.abs(found.astype(np.float64) - wanted).max(initial=0.0)) / scale)
-    if not worst <= STORAGE_TOLERANCE:
-        raise WrongNumbersError(
-            f"the encoded file differs from its own weights stored plainly by {worst:.1e} (relative; allowed "
-            f"{STORAGE_TOLERANCE:.0e}). Nothing was written."
-        )
-    return worst
 
 
 def _relative_error(found: Array, expected: Array) -> float:

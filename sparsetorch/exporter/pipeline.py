@@ -9,73 +9,26 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
+from sparsetorch.exporter.interpreter import channels_last, check_storage
 from sparsetorch.exporter.names import name_weights
-from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_storage, reference
+from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
+from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
 from sparsetorch.exporter.torch_to_onnx import torch_to_onnx
-from sparsetorch.files import write_atomically
+from sparsetorch.files import check_writable, write_atomically
 from sparsetorch.masking import permanent_copy
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
-from sparsetorch.tflite import EncodedTensor, Model, Storage, decode, encode, from_bytes, to_bytes
-from sparsetorch.tflite.passes import Note, repair
-from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS, Verdict, verify
-
-
-@dataclass(frozen=True)
-class ExportedFile:
-    """A written file."""
-
-    path: str
-    bytes: int
-    gzip_bytes: int
-    errors: tuple[float, ...]
-    """Per output, the largest difference from PyTorch relative to its largest value."""
-    values: str = "float32"
-    """What weights are stored as: `float32`, `float16` or `int8`."""
-
-
-@dataclass(frozen=True)
-class ExportReport:
-    """What an export did."""
-
-    model: ExportedFile
-    dense_twin: ExportedFile | None
-    """The same weights without sparse encoding."""
-    encoded: tuple[EncodedTensor, ...]
-    """Every weight, encoded or not, with the reason where not."""
-    verdict: Verdict
-    """On the file at `model`."""
-    repairs: tuple[Note, ...]
-    """How the converted graph was rewritten into an equal one, and what was left as it was."""
-    refused: tuple[str, ...]
-    """Why the file is dense although its weights hold zeros; empty where it is encoded or had nothing to encode."""
-
-    @property
-    def meant_sparse(self) -> bool:
-        """Whether any weight was encoded, or would have been had it been safe."""
-        return bool(self.refused) or any(tensor.encoding == "sparse" and tensor.pointwise for tensor in self.encoded)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python types, for `--json`: the fields of `verify --json`, `sizes`, `errors`, `files`, `refused`."""
-        files = {"model": self.model} | ({} if self.dense_twin is None else {"dense_twin": self.dense_twin})
-        return {
-            **self.verdict.to_dict(),
-            "files": {name: file.path for name, file in files.items()},
-            "sizes": {name: {"raw": file.bytes, "gzip": file.gzip_bytes} for name, file in files.items()},
-            "errors": {name: list(file.errors) for name, file in files.items()},
-            "repairs": [asdict(note) for note in self.repairs],
-            "refused": list(self.refused),
-        }
+from sparsetorch.tflite import Model, Storage, decode, from_bytes, to_bytes
+from sparsetorch.tflite.passes import repair
+from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
 
 
 def export(
@@ -107,7 +60,7 @@ def export(
         WrongNumbersError: the converted file differs from PyTorch; nothing is written then.
     """
     shape = _batched(input_shape)
-    target = _writable(Path(path))
+    target = check_writable(Path(path))
     twin = _twin_path(target, dense_twin)
     plain = permanent_copy(module).eval().cpu().float()
     if sparsity is not None:
@@ -124,12 +77,7 @@ def export(
     repairs = repair(dense)
     progress("sparse encoding")
     chosen = Storage() if storage is None else storage
-    sparse = dense.copy()
-    encoded = tuple(encode(sparse, storage=chosen))
-    refused = _unsafe(sparse)
-    if refused:  # the values are stored small all the same
-        sparse = dense.copy()
-        encoded = tuple(encode(sparse, lambda tensor: False, chosen))
+    sparse, encoded, refused = encode_safely(dense, chosen)
     progress("comparison with PyTorch")
     try:
         with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
@@ -151,24 +99,13 @@ def _batched(input_shape: Sequence[int]) -> tuple[int, ...]:
     return shape
 
 
-def _writable(path: Path) -> Path:
-    """Refuse a place that cannot be written before minutes are spent on it."""
-    if path.is_dir():
-        raise BadInputError(f"{path}: found a folder, needed the name of the file to write, such as model.tflite")
-    if not path.parent.is_dir():
-        raise BadInputError(f"{path}: its folder {path.parent} does not exist; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise BadInputError(f"{path}: its folder {path.parent} cannot be written")
-    return path
-
-
 def _twin_path(path: Path, dense_twin: bool | str | os.PathLike[str]) -> Path | None:
     if dense_twin is False:
         return None
     twin = path.with_name(f"{path.stem}.dense{path.suffix}") if dense_twin is True else Path(dense_twin)
     if twin == path:
         raise BadInputError(f"{path}: the dense twin has the name of the model itself")
-    return _writable(twin)
+    return check_writable(twin)
 
 
 def _prune_once(module: nn.Module, sparsity: float) -> None:
@@ -180,15 +117,6 @@ def _prune_once(module: nn.Module, sparsity: float) -> None:
         for layer in layers.values():
             weight = layer.get_parameter("weight")
             weight.masked_fill_(~magnitude_mask(weight, sparsity), 0.0)
-
-
-def _unsafe(model: Model) -> tuple[str, ...]:
-    """Why the encoded model would compute wrong numbers on some target; empty where it is right on all.
-
-    All targets that know the encoding are asked, not those of the verdict alone: a file travels.
-    """
-    verdict = verify(model, [name for name, target in TARGETS.items() if target.knows_densify])
-    return tuple(dict.fromkeys(target.why_not or "" for target in verdict.targets.values() if target.unsafe))
 
 
 def _write(model: Model, path: Path, expected: Reference, storage: Storage | None = None) -> ExportedFile:
@@ -204,7 +132,8 @@ def _write(model: Model, path: Path, expected: Reference, storage: Storage | Non
         trial = Path(folder, "trial.tflite")
         trial.write_bytes(content)
         if rounded:
-            check_storage(trial, _trial(decode(model), Path(folder, "plain.tflite")), expected.inputs)
+            inputs = [[channels_last(image)] for image in expected.inputs]
+            check_storage(trial, _trial(decode(model), Path(folder, "plain.tflite")), inputs)
         errors = check_numbers(trial, expected, math.inf if rounded else TOLERANCE)
     write_atomically(path, content)
     return ExportedFile(str(path), len(content), len(gzip.compress(content, 9, mtime=0)), tuple(errors), values)

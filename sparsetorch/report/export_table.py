@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sparsetorch.exporter.pipeline import ExportReport
+from sparsetorch.exporter.outcome import ExportReport
 
 
 @contextlib.contextmanager
@@ -27,20 +27,26 @@ def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda stage: status.update(f"{stage} ...")
 
 
-def print_report(report: ExportReport) -> None:
-    """Sizes, numeric errors, encoded layers, and a verdict per target; on standard output."""
+def print_report(report: ExportReport, command: str = "export", reference: str = "PyTorch") -> None:
+    """Sizes, numeric errors against `reference`, encoded layers, and a verdict per target; on standard output."""
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = max(console.width, 110)
     table = Table(
-        "file", "weights", "raw", "gzip", "difference from PyTorch", title="sparsetorch export", title_justify="left"
+        "file",
+        "weights",
+        "raw",
+        "gzip",
+        f"difference from {reference}",
+        title=f"sparsetorch {command}",
+        title_justify="left",
     )
     table.columns[0].overflow = "fold"
     for column in table.columns[2:]:
         column.justify = "right"
-    for file in (report.model, report.dense_twin):
+    for file in (report.original, report.model, report.dense_twin):
         if file is not None:
-            error = f"{max(file.errors):.1e}"
+            error = f"{max(file.errors):.1e}" if file.errors else ""
             table.add_row(escape(file.path), file.values, f"{file.bytes:,}", f"{file.gzip_bytes:,}", error)
     console.print(table)
     _print_repairs(console, report)

@@ -1,0 +1,100 @@
+"""Encode a .tflite file that something else has made: Keras, TFMOT, another converter. Needs neither torch nor TensorFlow."""
+
+import gzip
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sparsetorch.errors import WrongNumbersError
+from sparsetorch.exporter.interpreter import Array, check_storage, compare_files, random_inputs
+from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
+from sparsetorch.files import check_writable, write_atomically
+from sparsetorch.tflite import Model, Storage, decode, load, to_bytes
+from sparsetorch.tflite.passes import repair
+from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
+
+_TOLERANCE = 1e-4
+"""Largest |difference| from the file as it came, where values are not rounded."""
+
+
+def encode(
+    source: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    storage: Storage | None = None,
+    repairs: bool = True,
+    targets: Sequence[str] = DEFAULT_TARGETS,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> ExportReport:
+    """Write a .tflite file again with the zeros of its float weights left out.
+
+    Weights that are stored sparse, or as float16 or int8 constants, are unpacked first. Operators that this package does not
+    know are kept as they are.
+
+    Args:
+        source: the file to encode.
+        path: the file to write.
+        storage: what weights are stored as; None: float32.
+        repairs: rewrite the graph into an equal one that XNNPACK's sparse path takes, where that can be done.
+        targets: what the verdict is about.
+        progress: called with the name of every stage.
+
+    Raises:
+        BadInputError: no TFLite file, one that LiteRT does not run, or a path that cannot be written.
+        WrongNumbersError: the new file computes something else; nothing is written then.
+    """
+    source, target = Path(source), Path(path)
+    check_writable(target)
+    progress("reading")
+    before = load(source)
+    inputs = random_inputs(source)
+    plain = decode(before)
+    progress("repairs")
+    notes = repair(plain) if repairs else ()
+    progress("sparse encoding")
+    chosen = Storage() if storage is None else storage
+    model, encoded, refused = encode_safely(plain, chosen)
+    progress("comparison with the file as it came")
+    content, original = to_bytes(model), source.read_bytes()
+    rounded = (chosen.values, chosen.dense) != ("float32", "float32")
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        trial = _trial(content, Path(folder, "trial.tflite"))
+        if rounded:
+            check_storage(trial, _trial(to_bytes(decode(model)), Path(folder, "plain.tflite")), inputs)
+            _check(_trial(to_bytes(plain), Path(folder, "repaired.tflite")), source, inputs)
+            errors = compare_files(trial, source, inputs)
+        else:
+            errors = _check(trial, source, inputs)
+    write_atomically(target, content)
+    written = ExportedFile(str(target), len(content), _gzipped(content), tuple(errors), chosen.values)
+    came = ExportedFile(str(source), len(original), _gzipped(original), (), _values(before))
+    return ExportReport(written, None, encoded, verify(target, targets), notes, refused, came)
+
+
+def _check(path: Path, source: Path, inputs: list[list[Array]]) -> list[float]:
+    errors = compare_files(path, source, inputs)
+    if not max(errors, default=0.0) <= _TOLERANCE:
+        raise WrongNumbersError(
+            f"{source}: encoded, it differs from what it was by {max(errors):.1e} (relative; allowed {_TOLERANCE:.0e}). "
+            "Nothing was written."
+        )
+    return errors
+
+
+def _trial(content: bytes, path: Path) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def _gzipped(content: bytes) -> int:
+    return len(gzip.compress(content, 9, mtime=0))
+
+
+def _values(model: Model) -> str:
+    """What most weight bytes of a file are stored as."""
+    held: dict[str, int] = {}
+    for tensor in model.tensors:
+        if tensor.data is not None:
+            held[tensor.type_name] = held.get(tensor.type_name, 0) + tensor.data.size
+    return max(held, key=lambda name: held[name], default="float32")
