@@ -29,7 +29,7 @@ def run_file(path: Path, inputs: Sequence[Array]) -> list[Array]:
     Raises:
         RuntimeError, ValueError: LiteRT cannot load or run it.
     """
-    with _silenced():
+    with silenced():
         from ai_edge_litert.interpreter import Interpreter
 
         interpreter = Interpreter(str(path), num_threads=1)
@@ -47,7 +47,7 @@ def random_inputs(path: Path, count: int = 3) -> list[list[Array]]:
         BadInputError: LiteRT does not load the file.
     """
     try:
-        with _silenced():
+        with silenced():
             from ai_edge_litert.interpreter import Interpreter
 
             details = Interpreter(str(path), num_threads=1).get_input_details()
@@ -109,7 +109,7 @@ def check_storage(path: Path, plain: Path, inputs: Sequence[Sequence[Array]]) ->
 
 
 @contextlib.contextmanager
-def _silenced() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Hide what C++ code writes to standard error: the interpreter announces its delegate there."""
     sys.stderr.flush()
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)

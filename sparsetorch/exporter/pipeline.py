@@ -16,6 +16,7 @@ from torch import nn
 
 from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
 from sparsetorch.exporter.interpreter import channels_last, check_storage
+from sparsetorch.exporter.locate import first_difference
 from sparsetorch.exporter.names import name_weights
 from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
@@ -27,7 +28,7 @@ from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
 from sparsetorch.tflite import Model, Storage, decode, from_bytes, to_bytes
-from sparsetorch.tflite.passes import repair
+from sparsetorch.tflite.passes import Note, repair
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
 
 
@@ -74,6 +75,7 @@ def export(
         dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
     progress("repairs")
     name_weights(dense.graphs[0], plain)
+    converted = dense.copy()
     repairs = repair(dense)
     progress("sparse encoding")
     chosen = Storage() if storage is None else storage
@@ -85,8 +87,7 @@ def export(
             twin_file = None if twin is None else _write(dense, twin, expected)
             model_file = _write(sparse, target, expected, chosen)
     except WrongNumbersError as error:
-        applied = dict.fromkeys(note.repair for note in repairs if note.applied)
-        raise WrongNumbersError(f"{error} Repairs that ran: {', '.join(applied) or 'none'}") from error
+        raise WrongNumbersError(f"{error} {_cause(plain, converted, expected, repairs)}") from error
     return ExportReport(model_file, twin_file, encoded, verify(target, targets), repairs, refused)
 
 
@@ -137,6 +138,19 @@ def _write(model: Model, path: Path, expected: Reference, storage: Storage | Non
         errors = check_numbers(trial, expected, math.inf if rounded else TOLERANCE)
     write_atomically(path, content)
     return ExportedFile(str(path), len(content), len(gzip.compress(content, 9, mtime=0)), tuple(errors), values)
+
+
+def _cause(module: nn.Module, converted: Model, expected: Reference, repairs: tuple[Note, ...]) -> str:
+    """Where the numbers went wrong: in a repair, or in which layer of what the converter made."""
+    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
+        path = _trial(converted, Path(folder, "converted.tflite"))
+        try:
+            check_numbers(path, expected)
+        except WrongNumbersError:
+            told = first_difference(module, path, expected.inputs[-1])
+            return f"In what the converter made, {told or 'every layer agrees: it is what follows the last one'}."
+    applied = ", ".join(dict.fromkeys(note.repair for note in repairs if note.applied))
+    return f"What the converter made is right; a repair ({applied or 'none ran'}) or the encoding is not: please report it."
 
 
 def _trial(model: Model, path: Path) -> Path:
