@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError
@@ -27,28 +28,38 @@ def onnx_to_tflite(source: Path) -> bytes:
     Raises:
         BadInputError: where onnx2tf is not installed, or cannot convert the graph.
     """
+    return convert_all([source])[0]
+
+
+def convert_all(sources: Sequence[Path]) -> list[bytes]:
+    """The .tflite of each ONNX file, all converted in one process: TensorFlow takes seconds to load.
+
+    Raises:
+        BadInputError: where onnx2tf is not installed, or cannot convert one of the graphs.
+    """
     with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
-        onnx, tflite = Path(folder, "model.onnx"), Path(folder, "model.tflite")
-        shutil.copyfile(source, onnx)  # onnx2tf simplifies its input in place
+        for index, source in enumerate(sources):
+            shutil.copyfile(source, Path(folder, f"{index}.onnx"))  # onnx2tf simplifies its input in place
         environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", PYTHONWARNINGS="ignore")
         # onnx2tf calls the `onnxsim` program, which lies beside this interpreter even where that is not on the PATH.
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "sparsetorch.exporter.onnx_to_tflite", onnx.name, tflite.name],
+                [sys.executable, "-m", "sparsetorch.exporter.onnx_to_tflite", str(len(sources))],
                 cwd=folder,
                 env=environment,
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_TIMEOUT_SECONDS,
+                timeout=_TIMEOUT_SECONDS * len(sources),
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise BadInputError(f"onnx2tf did not finish within {_TIMEOUT_SECONDS} s") from error
-        if done.returncode != 0 or not tflite.is_file():
+            raise BadInputError(f"onnx2tf did not finish within {_TIMEOUT_SECONDS * len(sources)} s") from error
+        made = [Path(folder, f"{index}.tflite") for index in range(len(sources))]
+        if done.returncode != 0 or not all(file.is_file() for file in made):
             raise BadInputError(_failure(done.stdout + "\n" + done.stderr))
-        return tflite.read_bytes()
+        return [file.read_bytes() for file in made]
 
 
 def _failure(output: str) -> str:
@@ -73,7 +84,7 @@ def _convert(source: str, target: str) -> None:
     implementation.download_test_image_data = lambda: samples
     keras_model = onnx2tf.convert(
         input_onnx_file_path=source,
-        output_folder_path="saved_model",
+        output_folder_path=f"{target}.saved_model",
         copy_onnx_input_output_names_to_tflite=True,
         disable_model_save=True,
         non_verbose=True,
@@ -86,4 +97,5 @@ def _convert(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
-    _convert(*sys.argv[1:])
+    for number in range(int(sys.argv[1])):
+        _convert(f"{number}.onnx", f"{number}.tflite")
