@@ -97,7 +97,12 @@ class _Odd:
         return self.net.add(OP.TRANSPOSE, [x, axes], shape, options("Transpose"))
 
     def island(self, x: Tensor) -> Tensor:
-        y = self.activation(self.transpose(x, [0, 3, 1, 2]))
+        y = self.transpose(x, [0, 3, 1, 2])
+        y = (
+            self.net.binary(OP.MUL, y, self.net.unary(OP.LOGISTIC, y))
+            if self.random.random() < 0.3
+            else self.activation(y)
+        )
         y = self.transpose(y, [0, 2, 3, 1])
         return self.net.binary(OP.ADD, x, y) if self.random.random() < 0.3 else y
 

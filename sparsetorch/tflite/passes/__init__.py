@@ -6,7 +6,7 @@
 from sparsetorch.tflite.model import Model
 from sparsetorch.tflite.passes.activations import Clamps, FuseActivation, HardSwish
 from sparsetorch.tflite.passes.constants import FoldConstants
-from sparsetorch.tflite.passes.depth_to_space import DepthToSpace
+from sparsetorch.tflite.passes.depth_to_space import ChannelOrder, DepthToSpace
 from sparsetorch.tflite.passes.hard_sigmoid import HardSigmoid
 from sparsetorch.tflite.passes.layout import Layout
 from sparsetorch.tflite.passes.padding import ExplicitPadding, MergePadding
@@ -16,6 +16,7 @@ from sparsetorch.tflite.passes.tails import Tails
 
 ALL: tuple[Pass, ...] = (
     DepthToSpace(),  # before Layout, which would take its TRANSPOSE apart
+    ChannelOrder(),
     Layout(),
     MergePadding(),
     ExplicitPadding(),

@@ -13,6 +13,7 @@ from sparsetorch.tflite.passes.editing import (
     OP,
     Array,
     Links,
+    bypass,
     constant,
     float_constant,
     is_linear,
@@ -107,3 +108,33 @@ def _reorder(graph: Graph, conv: Operator, order: Array) -> None:
         values = float_constant(tensor)
         if tensor is not None and values is not None:
             conv.inputs[index] = new_constant(graph, tensor.name, np.ascontiguousarray(values[order]))
+
+
+class ChannelOrder(Pass):
+    """A GATHER of channels behind a convolution becomes the order of its output channels: how onnx2tf 2 writes PixelShuffle."""
+
+    name = "channel-order"
+
+    def requires(self, graph: Graph) -> bool:
+        """Any GATHER."""
+        return any(operator.code == OP.GATHER for operator in graph.operators)
+
+    def run(self, graph: Graph) -> list[Note]:
+        """Rewrite every one along the last axis with constant indices."""
+        notes = []
+        for gather in [operator for operator in graph.operators if operator.code == OP.GATHER]:
+            source, indices, result = gather.inputs[0], constant(gather.inputs[1]), gather.outputs[0]
+            if source is None or indices is None or indices.ndim != 1 or gather.options.batchDims:
+                continue
+            if len(source.shape) != 4 or gather.options.axis % 4 != 3 or source.shape != result.shape:
+                continue
+            maker = _maker(Links(graph), source)
+            if maker is None:
+                text = "GATHER of channels stays: no convolution of its own before it whose channels could be reordered"
+                notes.append(Note(self.name, result.name, text, applied=False))
+            elif bypass(graph, gather, source):
+                _reorder(graph, maker, indices.astype(np.int64))
+                notes.append(
+                    Note(self.name, result.name, "GATHER of channels became the order of the convolution before it")
+                )
+        return notes

@@ -44,6 +44,10 @@ _UNARY = frozenset(
 _BINARY = frozenset({OP.ADD, OP.SUB, OP.MUL, OP.DIV, OP.MINIMUM, OP.MAXIMUM})
 
 
+_MOVABLE = _UNARY | _BINARY | {OP.CONCATENATION, OP.PAD, OP.MEAN, OP.TRANSPOSE, OP.RESHAPE}
+_TO_CHANNELS_FIRST, _TO_CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
 class Layout(Pass):
     """TRANSPOSE and RESHAPE pairs go, with the TRANSPOSE moved down to its inverse."""
 
@@ -102,6 +106,20 @@ def _join(graph: Graph, operator: Operator) -> str | None:
     return None
 
 
+def _moving(operator: Operator) -> Array | None:
+    """The permutation of a TRANSPOSE, or of a RESHAPE that does what one between the two image layouts does."""
+    source = operator.inputs[0] if operator.inputs else None
+    if operator.code != OP.RESHAPE or source is None or len(source.shape) != 4:
+        return _permutation(operator)
+    if sum(size != 1 for size in source.shape) > 1:
+        return None
+    result = operator.outputs[0].shape
+    for permutation in (_TO_CHANNELS_FIRST, _TO_CHANNELS_LAST):
+        if tuple(source.shape[axis] for axis in permutation) == result != source.shape:
+            return np.array(permutation, np.int32)
+    return None
+
+
 def _permutation(operator: Operator) -> Array | None:
     if operator.code != OP.TRANSPOSE or len(operator.inputs) != 2:
         return None
@@ -115,16 +133,17 @@ def _move_down(graph: Graph, operator: Operator) -> str | None:
         return None
     links = Links(graph)
     feeding = [(index, links.producer(value)) for index, value in enumerate(operator.inputs) if value is not None]
-    moved = {index: maker for index, maker in feeding if maker is not None and _permutation(maker) is not None}
+    moved = {index: maker for index, maker in feeding if maker is not None and _moving(maker) is not None}
     if not moved:
         return None
-    permutations = [_permutation(maker) for maker in moved.values()]
+    permutations = [_moving(maker) for maker in moved.values()]
     permutation = permutations[0]
     if permutation is None or any(other is None or list(other) != list(permutation) for other in permutations[1:]):
         return None
-    # A TRANSPOSE that others read too would stay and be done twice.
-    if any(links.only_reader(maker.outputs[0]) is not operator for maker in moved.values()):
-        return None
+    # Where others read the TRANSPOSE too, it stays until they have been moved as well; so all must be of a kind that can be.
+    for maker in moved.values():
+        if links.is_output(maker.outputs[0]) or not all(r.code in _MOVABLE for r in links.readers(maker.outputs[0])):
+            return None
     inputs = _inputs_before(graph, operator, moved, permutation)
     if inputs is None:
         return None

@@ -384,6 +384,33 @@ def test_islands_with_two_ways_in_go() -> None:
     assert "TRANSPOSE" not in repaired(net)[1]
 
 
+def test_an_island_whose_value_is_read_twice_goes() -> None:
+    """SiLU, x * LOGISTIC(x), as onnx2tf 2 writes it."""
+    net = Net()
+    x = transpose(net, net.pointwise(net.input(4, 3), 5), NCHW)
+    net.output(net.pointwise(transpose(net, binary(net, OP.MUL, x, net.unary(OP.LOGISTIC, x)), NHWC), 2))
+    assert "TRANSPOSE" not in repaired(net)[1]
+
+
+def test_a_gate_in_channels_first_layout_comes_back_and_is_repaired() -> None:
+    """A whole squeeze-excite block with a hard sigmoid written out, as onnx2tf 2 writes it."""
+    net = Net()
+    x = transpose(net, net.pointwise(net.input(6, 3), 8), NCHW)
+    gate = net.reshape(net.mean(x, keep=True, axes=(3, 2)), (1, 1, 1, 8))
+    gate = net.reshape(net.pointwise(net.pointwise(gate, 4, activation=1), 8), (1, 8, 1, 1))
+    gate = binary(net, OP.ADD, binary(net, OP.MUL, gate, scalar(net, 1 / 6)), scalar(net, 0.5))
+    product = net.add(OP.MUL, [net.unary(OP.RELU_0_TO_1, gate), x], x.shape, options("Mul"))
+    net.output(net.mean(net.pointwise(transpose(net, product, NHWC), 4)))
+    assert repaired(net)[1] == {"CONV_2D": 4, "MEAN": 2, "MUL": 1}
+
+
+def test_a_transposed_value_that_cannot_be_moved_on_is_not_moved_for_some() -> None:
+    net = Net()
+    x = transpose(net, net.pointwise(net.input(4, 3), 4), NCHW)
+    net.output(net.unary(OP.RELU, x), net.add(OP.SOFTMAX, [x], x.shape, options("Softmax", beta=1.0)))
+    assert repaired(net, 0)[1]["TRANSPOSE"] == 1
+
+
 def test_a_mean_over_a_transposed_map_needs_no_transpose() -> None:
     net = Net()
     net.output(net.dense(net.mean(transpose(net, net.pointwise(net.input(4, 3), 5), NCHW), axes=(2, 3)), 4))
@@ -435,3 +462,24 @@ def test_a_shuffle_whose_channels_cannot_be_reordered_stays() -> None:
     _, kinds, left = repaired(net, 0)
     assert kinds["TRANSPOSE"] == 1
     assert any("PixelShuffle stays" in text for text in left)
+
+
+@pytest.mark.parametrize("between", [None, OP.LOGISTIC])
+def test_a_gather_of_channels_becomes_the_order_of_the_convolution(between: int | None) -> None:
+    net = Net()
+    x = net.pointwise(net.input(3, 4), 8)
+    x = x if between is None else net.unary(between, x)
+    order = net.constant(np.array([3, 1, 0, 2, 7, 6, 5, 4], np.int32))
+    gathered = net.add(OP.GATHER, [x, order], x.shape, options("Gather", axis=3))
+    net.output(net.depth_to_space(gathered))
+    assert "GATHER" not in repaired(net, 0)[1]
+
+
+def test_a_gather_behind_something_that_others_read_stays() -> None:
+    net = Net()
+    x = net.pointwise(net.input(3, 4), 8)
+    order = net.constant(np.array([3, 1, 0, 2, 7, 6, 5, 4], np.int32))
+    net.output(net.add(OP.GATHER, [x, order], x.shape, options("Gather", axis=3)), net.unary(OP.RELU, x))
+    _, kinds, left = repaired(net, 0)
+    assert kinds["GATHER"] == 1
+    assert any("GATHER of channels stays" in text for text in left)
