@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
     from sparsetorch.exporter.encode_file import encode
     from sparsetorch.exporter.pipeline import export
+    from sparsetorch.exporter.quantize import quantize
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.magnitude import Magnitude
     from sparsetorch.sparsify.pattern import NM, Block, Unstructured
@@ -50,6 +51,7 @@ _HOME = {
     "StepList": "sparsetorch.sparsify.schedule",
     "encode": "sparsetorch.exporter.encode_file",
     "export": "sparsetorch.exporter.pipeline",
+    "quantize": "sparsetorch.exporter.quantize",
     "Storage": "sparsetorch.tflite.storage",
     "verify": "sparsetorch.xnnpack.verdict",
     "Verdict": "sparsetorch.xnnpack.verdict",
@@ -85,6 +87,7 @@ __all__ = [
     "account",
     "encode",
     "export",
+    "quantize",
     "verify",
 ]
 

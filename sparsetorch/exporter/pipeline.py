@@ -21,13 +21,13 @@ from sparsetorch.exporter.names import name_weights
 from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
 from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
-from sparsetorch.exporter.torch_to_onnx import torch_to_onnx
+from sparsetorch.exporter.torch_to_onnx import output_names, torch_to_onnx
 from sparsetorch.files import check_writable, write_atomically
 from sparsetorch.masking import permanent_copy
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
-from sparsetorch.tflite import Model, Storage, decode, from_bytes, to_bytes
+from sparsetorch.tflite import Model, Signature, Storage, decode, from_bytes, to_bytes
 from sparsetorch.tflite.passes import Note, repair
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
 
@@ -75,6 +75,7 @@ def export(
         dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
     progress("repairs")
     name_weights(dense.graphs[0], plain)
+    _add_signature(dense, output_names(plain, shape))
     converted = dense.copy()
     repairs = repair(dense)
     progress("sparse encoding")
@@ -89,6 +90,14 @@ def export(
     except WrongNumbersError as error:
         raise WrongNumbersError(f"{error} {_cause(plain, converted, expected, repairs)}") from error
     return ExportReport(model_file, twin_file, encoded, verify(target, targets), repairs, refused)
+
+
+def _add_signature(model: Model, names: Sequence[str]) -> None:
+    """Let callers name inputs and outputs: a dictionary's keys stay its outputs' names."""
+    graph = model.graphs[0]
+    inputs = [("input" if len(graph.inputs) == 1 else f"input_{i}", value) for i, value in enumerate(graph.inputs)]
+    outputs = list(zip(names, graph.outputs, strict=False))
+    model.signatures = [Signature("serving_default", graph, list(inputs), list(outputs))]
 
 
 def _batched(input_shape: Sequence[int]) -> tuple[int, ...]:

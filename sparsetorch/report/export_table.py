@@ -11,6 +11,9 @@ from rich.table import Table
 
 from sparsetorch.exporter.outcome import ExportReport
 
+_WORTH_A_LINE = 0.3
+"""Share of zeros above which a layer other than a 1x1 convolution that stays dense is told."""
+
 
 @contextlib.contextmanager
 def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
@@ -62,7 +65,7 @@ def print_report(report: ExportReport, command: str = "export", reference: str =
                 f"{title}: {encoded} of {len(tensors)} sparse-encoded, {zeros / size:.1%} of their weights are zero."
             )
     for tensor in report.encoded:
-        if tensor.encoding != "sparse" and tensor.sparsity > 0:
+        if tensor.encoding != "sparse" and tensor.sparsity > (0 if tensor.pointwise else _WORTH_A_LINE):
             console.print(f"  {escape(tensor.name)} ({tensor.sparsity:.1%}) stays dense: {escape(tensor.reason or '')}")
     if report.refused:
         console.print(

@@ -161,3 +161,18 @@ def remove_unused(graph: Graph) -> int:
         mentioned |= {id(value) for value in [*operator.inputs, *operator.outputs, *operator.intermediates]}
     graph.tensors = [tensor for tensor in graph.tensors if id(tensor) in mentioned]
     return removed
+
+
+def make_names_unique(graph: Graph) -> None:
+    """Give tensors that bear another's name one of their own; tools that look tensors up by name need that."""
+    seen: dict[str, int] = {}
+    for tensor in graph.tensors:
+        count = seen.get(tensor.name, 0)
+        seen[tensor.name] = count + 1
+        if count:
+            name = f"{tensor.name};{count}"
+            while name in seen:
+                count += 1
+                name = f"{tensor.name};{count}"
+            seen[name] = 1
+            tensor.name = name

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sparsetorch.errors import SparsetorchError
 from sparsetorch.tflite.model import Graph, Model
-from sparsetorch.tflite.passes.editing import remove_unused
+from sparsetorch.tflite.passes.editing import make_names_unique, remove_unused
 
 _MOST_ROUNDS = 20
 
@@ -98,6 +98,8 @@ def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Note, ...]:
                     done += applied
                     changed = True
             if not changed:
+                if done:
+                    make_names_unique(model.graphs[0])
                 return (*done, *left)
         raise PassError(f"repair: no end after {_MOST_ROUNDS} rounds of {', '.join(one.name for one in passes)}")
     except PassError:
