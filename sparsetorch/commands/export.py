@@ -7,6 +7,7 @@ examples:
   sparsetorch export --checkpoint runs/digits/rigl_90/checkpoints/last.ckpt -o digits.tflite --dense-twin
   sparsetorch export --model torchvision.models:mobilenet_v2 --weights w.pt --input-shape 3,224,224 -o mobilenet.tflite
   sparsetorch export --checkpoint last.ckpt -o small.tflite --values int8            # int8-stored weights, float32 compute
+  sparsetorch export --checkpoint last.ckpt -o phone.tflite --preset export/arm64-float16.yaml
   sparsetorch export --model net.py:make --model-args '{"width": 0.5}' --input-shape 3,96,96 --sparsity 0.85 -o try.tflite
 
 exit codes: 0 written, and eligible on every asked target if its weights are sparse; 1 bad input or failure; 2 usage;
@@ -14,13 +15,15 @@ exit codes: 0 written, and eligible on every asked target if its weights are spa
 """
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, UsageError
+from sparsetorch.exporter.preset import Preset, load_preset
 from sparsetorch.files import write_json
 from sparsetorch.tflite.storage import VALUES, Storage
-from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS
+from sparsetorch.xnnpack import TARGETS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("what to write")
     output.add_argument("-o", "--output", metavar="OUT.tflite", type=Path, required=True)
     output.add_argument(
-        "--dense-twin", action="store_true", help="also write OUT.dense.tflite: same weights, not encoded"
+        "--preset", metavar="export/P.yaml", type=Path, help="what to write for one target; flags override it"
+    )
+    output.add_argument(
+        "--dense-twin", action="store_true", default=None, help="also write OUT.dense.tflite: same weights, not encoded"
     )
     output.add_argument(
         "--values",
         choices=VALUES,
-        default="float32",
         help="how weights are stored; they are computed with as float32 in any case (default: float32)",
     )
     output.add_argument(
@@ -69,12 +74,36 @@ def _shape(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"found {text!r}, needed C,H,W such as 3,224,224") from None
 
 
+def _chosen(args: argparse.Namespace) -> Preset:
+    """The preset, with the flags that were given in its place."""
+    preset = Preset() if args.preset is None else load_preset(args.preset)
+    given = {"values": args.values, "dense_values": args.dense_values, "dense_twin": args.dense_twin}
+    given |= {"targets": tuple(args.target) if args.target else None}
+    return dataclasses.replace(preset, **{key: value for key, value in given.items() if value is not None})
+
+
+def _quantize(args: argparse.Namespace, mode: str) -> None:
+    """The quantized dense file beside the one exported, by the command for it."""
+    from sparsetorch.commands import quantize
+
+    beside = args.output.with_name(f"{args.output.stem}.int8{args.output.suffix}")
+    words = [str(args.output), "-o", str(beside), "--mode", mode]
+    words += [] if args.checkpoint is None else ["--checkpoint", str(args.checkpoint)]
+    words += [] if args.config is None else ["--config", str(args.config)]
+    parser = argparse.ArgumentParser()
+    quantize.add_arguments(parser)
+    quantize.run(argparse.Namespace(**vars(parser.parse_args(words)), json=None, quiet=args.quiet or args.json == "-"))
+
+
 def run(args: argparse.Namespace) -> int:
     """Export; see the module's description."""
     if (args.checkpoint is None) == (args.model is None):
         raise UsageError("needed either --checkpoint C or --model M")
     if args.checkpoint is not None and (args.weights is not None or args.model_args is not None):
         raise UsageError("--weights and --model-args go with --model, not with --checkpoint")
+    preset = _chosen(args)
+    if preset.quantize == "full-int8" and args.checkpoint is None:
+        raise UsageError("this preset calibrates on the data of a checkpoint's recipe; give --checkpoint C")
     # Everything that can be wrong with the words is said before torch is loaded, which takes seconds.
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.exporter.source import load_checkpoint, load_factory
@@ -97,12 +126,15 @@ def run(args: argparse.Namespace) -> int:
             module,
             args.output,
             shape,
-            dense_twin=args.dense_twin,
+            dense_twin=preset.dense_twin,
             sparsity=args.sparsity,
-            storage=Storage(args.values, args.dense_values),
-            targets=args.target or DEFAULT_TARGETS,
+            storage=Storage(preset.values, preset.dense_values),
+            encode=preset.encode,
+            targets=preset.targets,
             progress=progress,
         )
+    if preset.quantize is not None:
+        _quantize(args, preset.quantize)
     if not quiet:
         print_report(report)
     if args.json is not None:

@@ -40,9 +40,15 @@ def activation_ranges(path: Path, images: Iterable[Array], percentile: float = 1
         raise BadInputError(f"percentile: found {percentile!r}, needed more than 50 and at most 100")
     with silenced(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that keeping all tensors takes memory, which is wanted here
-        from ai_edge_litert.interpreter import Interpreter
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-        interpreter = Interpreter(str(path), num_threads=1, experimental_preserve_all_tensors=True)
+        interpreter = Interpreter(
+            str(path),
+            num_threads=1,
+            # A delegate keeps what it computes inside to itself.
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            experimental_preserve_all_tensors=True,
+        )
         interpreter.allocate_tensors()
     (entry,) = interpreter.get_input_details()
     computed = {tensor.name for tensor in load(path).tensors if tensor.data is None}

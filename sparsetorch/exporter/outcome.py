@@ -58,14 +58,16 @@ class ExportReport:
         }
 
 
-def encode_safely(dense: Model, storage: Storage) -> tuple[Model, tuple[EncodedTensor, ...], tuple[str, ...]]:
+def encode_safely(
+    dense: Model, storage: Storage, leave_zeros_out: bool = True
+) -> tuple[Model, tuple[EncodedTensor, ...], tuple[str, ...]]:
     """Encode a copy of `dense`, without leaving zeros out where that would make a device compute wrong numbers.
 
     Returns:
         the model, what became of each weight, and why zeros were not left out (empty where they were, or nothing had any).
     """
     model = dense.copy()
-    encoded = encode(model, storage=storage)
+    encoded = encode(model, None if leave_zeros_out else lambda tensor: False, storage)
     refused = unsafe_reasons(model)
     if refused:  # values are stored small all the same
         model = dense.copy()

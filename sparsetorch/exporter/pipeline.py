@@ -40,6 +40,7 @@ def export(
     dense_twin: bool | str | os.PathLike[str] = False,
     sparsity: float | None = None,
     storage: Storage | None = None,
+    encode: bool = True,
     targets: Sequence[str] = DEFAULT_TARGETS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> ExportReport:
@@ -53,6 +54,7 @@ def export(
             know DENSIFY: True puts it beside `path` as NAME.dense.tflite.
         sparsity: prune the 1x1 convolutions by magnitude in one shot first, to try things; accuracy is not looked at.
         storage: what weights are stored as; None: float32. The dense twin is float32 always.
+        encode: leave zeros out; False writes a dense file.
         targets: what the verdict is about.
         progress: called with the name of every stage.
 
@@ -80,7 +82,7 @@ def export(
     repairs = repair(dense)
     progress("sparse encoding")
     chosen = Storage() if storage is None else storage
-    sparse, encoded, refused = encode_safely(dense, chosen)
+    sparse, encoded, refused = encode_safely(dense, chosen, encode)
     progress("comparison with PyTorch")
     try:
         with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:

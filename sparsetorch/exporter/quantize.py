@@ -22,7 +22,8 @@ from sparsetorch.exporter.calibrate import Range, activation_ranges
 from sparsetorch.exporter.interpreter import run_file, silenced
 from sparsetorch.files import check_writable, write_atomically
 from sparsetorch.tflite import Model, Signature, decode, load, save
-from sparsetorch.tflite.passes.editing import make_names_unique
+from sparsetorch.tflite.encode import OUTPUT_AXIS
+from sparsetorch.tflite.passes.editing import float_constant, make_names_unique, new_constant, remove_unused
 
 Array = npt.NDArray[Any]
 
@@ -83,6 +84,8 @@ def quantize(
         if mode == "full-int8":
             progress("calibration")
             ranges = activation_ranges(plain, images, percentile)
+            if _lift_silent_filters(model, ranges):
+                save(model, plain)
         progress("quantization")
         left = _quantize(model, plain, made, mode, ranges)
         progress("running the file")
@@ -103,6 +106,39 @@ def _prepared(model: Model) -> Model:
         outputs = [(f"output_{index}", value) for index, value in enumerate(graph.outputs)]
         model.signatures = [Signature("serving_default", graph, [("input", graph.inputs[0])], list(outputs))]
     return model
+
+
+def _lift_silent_filters(model: Model, ranges: dict[str, Range]) -> int:
+    """Let the biases of filters without weights, which pruning leaves, fit into 32 bits; how many filters were touched.
+
+    A bias is stored in steps of weight scale times input scale, and the scale of a filter of zeros is as good as 0. One weight of
+    such a filter is raised to where the bias takes half of the 31 bits: at most 3e-5 of the bias at the output, far below one
+    step of an int8 output.
+    """
+    lifted = 0
+    graph = model.graphs[0]
+    for layer in graph.operators:
+        axis = OUTPUT_AXIS.get(layer.code)
+        if axis is None or len(layer.inputs) < 3 or layer.inputs[0] is None:
+            continue
+        weights, bias = float_constant(layer.inputs[1]), float_constant(layer.inputs[2])
+        found, weight = ranges.get(layer.inputs[0].name), layer.inputs[1]
+        if weights is None or bias is None or found is None or weight is None:
+            continue
+        step = max(found.high, 0.0) - min(found.low, 0.0)
+        needed = 2 * 127 * np.abs(bias) / 2.0**31 / max(step / 255, 1e-12)
+        filters = np.moveaxis(weights.copy(), axis, 0).reshape(len(bias), -1)
+        silent = np.abs(filters).max(axis=1) < needed
+        if silent.any():
+            largest = np.abs(filters).argmax(axis=1)
+            filters[silent, largest[silent]] = needed[silent]
+            shape = np.moveaxis(weights, axis, 0).shape
+            layer.inputs[1] = new_constant(graph, weight.name, np.moveaxis(filters.reshape(shape), 0, axis))
+            lifted += int(silent.sum())
+    if lifted:
+        remove_unused(graph)
+        make_names_unique(graph)
+    return lifted
 
 
 def _quantize(model: Model, source: Path, target: Path, mode: str, ranges: dict[str, Range]) -> tuple[str, ...]:

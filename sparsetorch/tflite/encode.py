@@ -27,7 +27,8 @@ from sparsetorch.tflite.storage import Storage, Stored, store
 
 Array = npt.NDArray[Any]
 _OP = schema.BuiltinOperator
-_OUTPUT_AXIS = {_OP.CONV_2D: 0, _OP.FULLY_CONNECTED: 0, _OP.DEPTHWISE_CONV_2D: 3}
+OUTPUT_AXIS = {_OP.CONV_2D: 0, _OP.FULLY_CONNECTED: 0, _OP.DEPTHWISE_CONV_2D: 3}
+"""The axis of a weight's output channels."""
 _RANK = {_OP.CONV_2D: 4, _OP.FULLY_CONNECTED: 2, _OP.DEPTHWISE_CONV_2D: 4}
 _DENSIFIED, _UNPACKED = "/densified", "/unpacked"
 _OPERATOR_BYTES = 120
@@ -100,7 +101,7 @@ def encode(
 
 def _weight(operator: Operator, makers: dict[Tensor, Operator]) -> Tensor | None:
     """The constant behind a layer's weights, unpacked already or not."""
-    if operator.code not in _OUTPUT_AXIS or len(operator.inputs) < 2:
+    if operator.code not in OUTPUT_AXIS or len(operator.inputs) < 2:
         return None
     weight = operator.inputs[1]
     while weight is not None and weight in makers and makers[weight].code in (_OP.DENSIFY, _OP.DEQUANTIZE):
@@ -118,7 +119,7 @@ def _encode_weight(
     should_encode: Callable[[Tensor], bool] | None,
     storage: Storage,
 ) -> EncodedTensor:
-    axis = _OUTPUT_AXIS[layer.code]
+    axis = OUTPUT_AXIS[layer.code]
     if layer.inputs[1] is not weight:
         return _already(layer, weight)
     original = weight.array()
@@ -155,7 +156,7 @@ def _size(layer: Operator, weight: Tensor, stored_type: int, size: int, operator
     """Bytes in the file: values and metadata, scales, and the operators that unpack them."""
     operators += stored_type != schema.TensorType.FLOAT32
     name = len(weight.name.encode("utf-8", "surrogateescape")) + len(_DENSIFIED)
-    channels = weight.shape[_OUTPUT_AXIS[layer.code]] if stored_type == schema.TensorType.INT8 else 0
+    channels = weight.shape[OUTPUT_AXIS[layer.code]] if stored_type == schema.TensorType.INT8 else 0
     return size + _SCALE_BYTES * channels + operators * (_OPERATOR_BYTES + name)
 
 
