@@ -47,9 +47,11 @@ $(DEMO)/ready: pyproject.toml $(CONSTRAINTS)
 	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export]'
 	touch $@
 
+# A second LiteRT beside the one that onnx2tf pins: exported files have to run in both.
 $(TEST)/ready: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export,dev]'
+	$(TEST)/bin/pip install --quiet --disable-pip-version-check --no-deps --target $(TEST)/litert-2.3 ai-edge-litert==2.3.0
 	touch $@
 
 $(ONNX2TF2)/ready: constraints/onnx2tf2-python3.12.txt

@@ -17,7 +17,7 @@ from torch import nn
 from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
 from sparsetorch.exporter.interpreter import channels_last, check_storage
 from sparsetorch.exporter.locate import first_difference
-from sparsetorch.exporter.names import name_weights
+from sparsetorch.exporter.names import name_values, name_weights
 from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
 from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
@@ -77,6 +77,7 @@ def export(
         dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
     progress("repairs")
     name_weights(dense.graphs[0], plain)
+    name_values(dense.graphs[0])
     _add_signature(dense, output_names(plain, shape))
     converted = dense.copy()
     repairs = repair(dense)
