@@ -18,7 +18,7 @@ from sparsetorch.tflite import encode, load, save
 tf.keras.utils.set_random_seed(0)
 model = tf.keras.applications.MobileNetV2((96, 96, 3), alpha=float(sys.argv[1]), weights=None, classes=1000)
 for layer in model.layers:
-    if isinstance(layer, tf.keras.layers.Conv2D) and layer.kernel_size == (1, 1) and not isinstance(layer, tf.keras.layers.DepthwiseConv2D):
+    if type(layer) is tf.keras.layers.Conv2D and layer.kernel_size == (1, 1):
         weights = layer.get_weights()
         weights[0][np.abs(weights[0]) < np.quantile(np.abs(weights[0]), 0.85)] = 0
         layer.set_weights(weights)
@@ -27,6 +27,7 @@ function = tf.function(lambda x: model(x)).get_concrete_function(tf.TensorSpec((
 def convert(*optimizations):
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], model)
     converter.optimizations = list(optimizations)
+    converter.experimental_lower_to_saved_model = False
     return converter.convert()
 
 open("dense.tflite", "wb").write(convert())
