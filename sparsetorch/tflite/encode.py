@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
+from sparsetorch.tflite.layouts import encode_smallest
 from sparsetorch.tflite.model import Graph, Model, Operator, Tensor
-from sparsetorch.tflite.sparse import densify, encode_smallest, packed_size
+from sparsetorch.tflite.sparse import densify, packed_size
 from sparsetorch.tflite.storage import Storage, Stored, store
 
 Array = npt.NDArray[Any]
