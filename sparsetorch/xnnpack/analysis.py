@@ -113,7 +113,7 @@ _MISLED = Failure(
 
 
 def _misread(weight: str, bias: str) -> Failure:
-    """Observed on x86: ai-edge-litert 2.1.0 with either mixture, 2.3.0 with int8 weights; wrong by more than the output is large."""
+    """Observed on x86: ai-edge-litert 2.1.0 with either mixture, 2.3.0 with int8 weights; wrong by more than the output."""
     return Failure(
         "unsafe-bias",
         f"{bias} bias beside sparse {weight} weights: runtimes take it for the other type, and the numbers are wrong",
