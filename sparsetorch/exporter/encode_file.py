@@ -37,7 +37,7 @@ def encode(
         path: the file to write.
         storage: what weights are stored as; None: float32.
         repairs: rewrite the graph into an equal one that XNNPACK's sparse path takes, where that can be done.
-        targets: what the verdict is about.
+        targets: what the verdict is about. One that does not know DENSIFY gets a dense file.
         progress: called with the name of every stage.
 
     Raises:
@@ -54,7 +54,7 @@ def encode(
     notes = repair(plain) if repairs else ()
     progress("sparse encoding")
     chosen = Storage() if storage is None else storage
-    model, encoded, refused = encode_safely(plain, chosen)
+    model, encoded, refused = encode_safely(plain, chosen, targets)
     progress("comparison with the file as it came")
     content, original = to_bytes(model), source.read_bytes()
     rounded = (chosen.values, chosen.dense) != ("float32", "float32")
