@@ -55,7 +55,7 @@ def load_data(path: Path, config: Path | None = None) -> Any:
     Raises:
         BadInputError: a checkpoint without a recipe, or a recipe without data.
     """
-    recipe = _read(path).get("sparsetorch", {}).get("config") if config is None else _read_recipe(config)
+    recipe = read_checkpoint(path).get("sparsetorch", {}).get("config") if config is None else _read_recipe(config)
     if not recipe or "data" not in recipe:
         raise BadInputError(f"{path}: its recipe names no data; give images with --images X.npy")
     import pytorch_lightning as pl
