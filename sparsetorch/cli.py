@@ -21,6 +21,7 @@ COMMANDS = {
     "export": "convert a checkpoint or a model to a sparse-encoded .tflite, checked against PyTorch",
     "encode": "leave the zeros of any .tflite's weights out, whoever made it",
     "quantize": "quantize a float .tflite after training, with calibration and accuracy before and after",
+    "inspect": "show sparsity, sizes and operators of a .tflite or a checkpoint, layer by layer",
     "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")

@@ -1,12 +1,14 @@
 """Encode a .tflite file that something else has made: Keras, TFMOT, another converter. Needs neither torch nor TensorFlow."""
 
+import contextlib
 import gzip
 import os
+import struct
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sparsetorch.errors import WrongNumbersError
+from sparsetorch.errors import BadInputError, SparsetorchError, WrongNumbersError
 from sparsetorch.exporter.interpreter import Array, check_storage, compare_files, random_inputs
 from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
 from sparsetorch.files import check_writable, write_atomically
@@ -37,7 +39,7 @@ def encode(
         path: the file to write.
         storage: what weights are stored as; None: float32.
         repairs: rewrite the graph into an equal one that XNNPACK's sparse path takes, where that can be done.
-        targets: what the verdict is about.
+        targets: what the verdict is about. One that does not know DENSIFY gets a dense file.
         progress: called with the name of every stage.
 
     Raises:
@@ -49,12 +51,13 @@ def encode(
     progress("reading")
     before = load(source)
     inputs = random_inputs(source)
-    plain = decode(before)
-    progress("repairs")
-    notes = repair(plain) if repairs else ()
-    progress("sparse encoding")
     chosen = Storage() if storage is None else storage
-    model, encoded, refused = encode_safely(plain, chosen)
+    with _sense(source):
+        plain = decode(before)
+        progress("repairs")
+        notes = repair(plain) if repairs else ()
+        progress("sparse encoding")
+        model, encoded, refused = encode_safely(plain, chosen, targets)
     progress("comparison with the file as it came")
     content, original = to_bytes(model), source.read_bytes()
     rounded = (chosen.values, chosen.dense) != ("float32", "float32")
@@ -70,6 +73,19 @@ def encode(
     written = ExportedFile(str(target), len(content), _gzipped(content), tuple(errors), chosen.values)
     came = ExportedFile(str(source), len(original), _gzipped(original), (), _values(before))
     return ExportReport(written, None, encoded, verify(target, targets), notes, refused, came)
+
+
+@contextlib.contextmanager
+def _sense(source: Path) -> Iterator[None]:
+    """A sound flatbuffer may hold a senseless model: options of another operator, operands that are missing."""
+    try:
+        yield
+    except SparsetorchError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error) as error:
+        raise BadInputError(
+            f"{source} contradicts itself ({type(error).__name__}: {error}). Convert it again."
+        ) from error
 
 
 def _check(path: Path, source: Path, inputs: list[list[Array]]) -> list[float]:

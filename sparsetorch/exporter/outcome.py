@@ -1,5 +1,6 @@
 """What an export or an encoding comes to, and the rule that no file goes out which a device would compute wrongly."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,26 +60,33 @@ class ExportReport:
 
 
 def encode_safely(
-    dense: Model, storage: Storage, leave_zeros_out: bool = True
+    dense: Model, storage: Storage, targets: Sequence[str] = (), leave_zeros_out: bool = True
 ) -> tuple[Model, tuple[EncodedTensor, ...], tuple[str, ...]]:
     """Encode a copy of `dense`, without leaving zeros out where that would make a device compute wrong numbers.
+
+    Args:
+        dense: not changed.
+        storage: what weights are stored as.
+        targets: where the file must load, beside all targets that know the encoding.
+        leave_zeros_out: False stores every weight dense.
 
     Returns:
         the model, what became of each weight, and why zeros were not left out (empty where they were, or nothing had any).
     """
     model = dense.copy()
     encoded = encode(model, None if leave_zeros_out else lambda tensor: False, storage)
-    refused = unsafe_reasons(model)
+    refused = unsafe_reasons(model, targets)
     if refused:  # values are stored small all the same
         model = dense.copy()
         encoded = encode(model, lambda tensor: False, storage)
     return model, tuple(encoded), refused
 
 
-def unsafe_reasons(model: Model) -> tuple[str, ...]:
-    """Why the encoded model would compute wrong numbers on some target; empty where it is right on all.
+def unsafe_reasons(model: Model, targets: Sequence[str] = ()) -> tuple[str, ...]:
+    """Why the encoded model would compute wrong numbers, or not load, on some target; empty where it is right on all.
 
-    All targets that know the encoding are asked, not those of the verdict alone: a file travels.
+    All targets that know the encoding are asked, not those of the verdict alone: a file travels. Those given are asked as well.
     """
-    verdict = verify(model, [name for name, target in TARGETS.items() if target.knows_densify])
+    knowing = [name for name, target in TARGETS.items() if target.knows_densify]
+    verdict = verify(model, [*knowing, *targets])
     return tuple(dict.fromkeys(target.why_not or "" for target in verdict.targets.values() if target.unsafe))

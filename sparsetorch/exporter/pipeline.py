@@ -83,7 +83,7 @@ def export(
     repairs = repair(dense)
     progress("sparse encoding")
     chosen = Storage() if storage is None else storage
-    sparse, encoded, refused = encode_safely(dense, chosen, encode)
+    sparse, encoded, refused = encode_safely(dense, chosen, leave_zeros_out=encode)
     progress("comparison with PyTorch")
     try:
         with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:

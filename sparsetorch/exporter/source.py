@@ -28,7 +28,7 @@ def load_checkpoint(path: Path, config: Path | None = None) -> tuple[nn.Module, 
     Raises:
         BadInputError: missing, no checkpoint, one without a recipe, or one whose weights do not fit the recipe's model.
     """
-    checkpoint = _read(path)
+    checkpoint = read_checkpoint(path)
     state = checkpoint.get("state_dict")
     if not isinstance(state, Mapping):
         raise BadInputError(
@@ -55,7 +55,7 @@ def load_data(path: Path, config: Path | None = None) -> Any:
     Raises:
         BadInputError: a checkpoint without a recipe, or a recipe without data.
     """
-    recipe = _read(path).get("sparsetorch", {}).get("config") if config is None else _read_recipe(config)
+    recipe = read_checkpoint(path).get("sparsetorch", {}).get("config") if config is None else _read_recipe(config)
     if not recipe or "data" not in recipe:
         raise BadInputError(f"{path}: its recipe names no data; give images with --images X.npy")
     import pytorch_lightning as pl
@@ -102,7 +102,7 @@ def load_factory(model: str, arguments: str | None = None, weights: Path | None 
     if not isinstance(module, nn.Module):
         raise BadInputError(f"--model: {model} returned a {type(module).__name__}, needed an nn.Module")
     if weights is not None:
-        state = _read(weights)
+        state = read_checkpoint(weights)
         load_weights(module, state.get("state_dict", state), str(weights))
     return module
 
@@ -127,7 +127,12 @@ def load_weights(module: nn.Module, state: Mapping[str, Tensor], source: str) ->
     module.load_state_dict(plain)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def read_checkpoint(path: Path) -> Mapping[str, Any]:
+    """What a file saved by torch holds, loaded as plain tensors.
+
+    Raises:
+        BadInputError: missing, or no such file.
+    """
     if not path.is_file():
         raise BadInputError(f"{path}: no such file; needed a checkpoint")
     try:

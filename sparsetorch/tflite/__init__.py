@@ -2,9 +2,10 @@
 
 from sparsetorch.tflite.decode import decode, densify_model
 from sparsetorch.tflite.encode import EncodedTensor, encode
+from sparsetorch.tflite.layouts import Layout, encode_csr, encode_levels, smallest_layout
 from sparsetorch.tflite.model import Graph, Model, Operator, Signature, Tensor
 from sparsetorch.tflite.read import from_bytes, load
-from sparsetorch.tflite.sparse import densify, encode_csr
+from sparsetorch.tflite.sparse import densify
 from sparsetorch.tflite.storage import VALUES, Storage
 from sparsetorch.tflite.write import save, to_bytes
 
@@ -12,6 +13,7 @@ __all__ = [
     "VALUES",
     "EncodedTensor",
     "Graph",
+    "Layout",
     "Model",
     "Operator",
     "Signature",
@@ -22,8 +24,10 @@ __all__ = [
     "densify_model",
     "encode",
     "encode_csr",
+    "encode_levels",
     "from_bytes",
     "load",
     "save",
+    "smallest_layout",
     "to_bytes",
 ]

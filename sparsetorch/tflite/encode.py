@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
+from sparsetorch.tflite.layouts import encode_smallest
 from sparsetorch.tflite.model import Graph, Model, Operator, Tensor
-from sparsetorch.tflite.sparse import densify, encode_smallest, packed_size
+from sparsetorch.tflite.sparse import densify, packed_size
 from sparsetorch.tflite.storage import Storage, Stored, store
 
 Array = npt.NDArray[Any]
@@ -135,21 +136,30 @@ def _encode_weight(
         reason = "not selected"
     dense = store(original, storage.dense, axis)
     dense_size = min(_size(layer, weight, dense.type, dense.values.nbytes, 0), original.nbytes)
-    sparse = store(original, storage.values, axis)
-    values, parameters = encode_smallest(sparse.values)
-    sparse_size = _size(layer, weight, sparse.type, values.nbytes + packed_size(parameters), 1)
+    sparse = dense if storage.dense == storage.values else store(original, storage.values, axis)
+    least = _least_size(sparse.values)
+    sparse_size = _size(layer, weight, sparse.type, least, 1)
+    if reason is None and sparse_size < dense_size:
+        values, parameters = encode_smallest(sparse.values)
+        sparse_size = _size(layer, weight, sparse.type, values.nbytes + packed_size(parameters), 1)
     if reason is None and sparse_size < dense_size:
         weight.data, weight.sparsity = np.frombuffer(values.tobytes(), np.uint8), parameters
         _unpack(graph, weight, sparse, densified=True)
         return _entry(layer, weight, sparse.values, "sparse", storage.values, sparse_size, None, original.nbytes)
     reason = reason or (
-        f"would grow from {dense_size} to {sparse_size} bytes" if (sparse.values == 0).any() else "has no zeros"
+        f"would grow from {dense_size} to {sparse_size} bytes or more" if (sparse.values == 0).any() else "has no zeros"
     )
     if dense_size == original.nbytes:
         return _entry(layer, weight, original, "dense", "float32", dense_size, reason)
     weight.data = np.frombuffer(np.ascontiguousarray(dense.values).tobytes(), np.uint8)
     _unpack(graph, weight, dense, densified=False)
     return _entry(layer, weight, dense.values, "dense", storage.dense, dense_size, reason, original.nbytes)
+
+
+def _least_size(values: Array) -> int:
+    """Bytes that no layout goes below: the values that are not zero, and an index for each four of them."""
+    stored = int(np.count_nonzero(values))
+    return stored * values.itemsize + stored // 4
 
 
 def _size(layer: Operator, weight: Tensor, stored_type: int, size: int, operators: int) -> int:

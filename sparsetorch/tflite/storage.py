@@ -113,7 +113,8 @@ def restore(values: Array, tensor: Tensor) -> Array:
         form = [-1 if index == axis else 1 for index in range(values.ndim)]
         scale, zero = scale.reshape(form), zero.reshape(form)
     # In float32 throughout, as TFLite's kernel computes it.
-    return (scale.astype(np.float32) * (values.astype(np.int32) - zero.astype(np.int32))).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # the scales of a damaged file
+        return (scale.astype(np.float32) * (values.astype(np.int32) - zero.astype(np.int32))).astype(np.float32)
 
 
 def _numbers(values: Any) -> Array:
