@@ -30,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dense-values", choices=VALUES, help="the same for weights that stay dense (default: as --values)"
     )
+    parser.add_argument(
+        "--clusters", metavar="K", type=int, help="most distinct non-zero values of a weight: compresses better"
+    )
     parser.add_argument("--no-repair", action="store_true", help="leave the graph as it is")
     parser.add_argument(
         "--target", metavar="T", action="append", help="what the verdict is about (default: arm64 and wasm)"
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         report = encode(
             args.file,
             args.output,
-            storage=Storage(args.values, args.dense_values),
+            storage=Storage(args.values, args.dense_values, args.clusters),
             repairs=not args.no_repair,
             targets=targets,
             progress=progress,

@@ -59,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dense-values", choices=VALUES, help="the same for weights that stay dense (default: as --values)"
     )
     output.add_argument(
+        "--clusters", metavar="K", type=int, help="most distinct non-zero values of a weight: compresses better"
+    )
+    output.add_argument(
         "--target",
         metavar="T",
         action="append",
@@ -78,6 +81,7 @@ def _chosen(args: argparse.Namespace) -> Preset:
     """The preset, with the flags that were given in its place."""
     preset = Preset() if args.preset is None else load_preset(args.preset)
     given = {"values": args.values, "dense_values": args.dense_values, "dense_twin": args.dense_twin}
+    given |= {"clusters": args.clusters}
     given |= {"targets": tuple(args.target) if args.target else None}
     return dataclasses.replace(preset, **{key: value for key, value in given.items() if value is not None})
 
@@ -128,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
             shape,
             dense_twin=preset.dense_twin,
             sparsity=args.sparsity,
-            storage=Storage(preset.values, preset.dense_values),
+            storage=Storage(preset.values, preset.dense_values, preset.clusters),
             encode=preset.encode,
             targets=preset.targets,
             progress=progress,

@@ -60,7 +60,7 @@ def encode(
         model, encoded, refused = encode_safely(plain, chosen, targets)
     progress("comparison with the file as it came")
     content, original = to_bytes(model), source.read_bytes()
-    rounded = (chosen.values, chosen.dense) != ("float32", "float32")
+    rounded = chosen.rounds
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         trial = _trial(content, Path(folder, "trial.tflite"))
         if rounded:

@@ -72,6 +72,33 @@ def check_numbers(path: Path, expected: Reference, tolerance: float = TOLERANCE)
     return errors
 
 
+def check_onnx(path: Path, expected: Reference) -> list[float]:
+    """Compare an ONNX file with PyTorch, so that a difference further down the road is known to be the converter's.
+
+    Returns:
+        Per output, as `check_numbers`.
+
+    Raises:
+        WrongNumbersError: naming the outputs that differ.
+    """
+    import onnxruntime  # comes with onnx2tf
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    errors = [0.0] * len(expected.outputs[0])
+    for image, outputs in zip(expected.inputs, expected.outputs, strict=True):
+        for index, (found, wanted) in enumerate(zip(session.run(None, {name: image}), outputs, strict=True)):
+            scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
+            errors[index] = max(
+                errors[index], float(np.abs(found.astype(np.float64) - wanted).max(initial=0.0)) / scale
+            )
+    wrong = {index: error for index, error in enumerate(errors) if not error <= TOLERANCE}
+    if wrong:
+        told = ", ".join(f"output {index} by {error:.1e}" for index, error in wrong.items())
+        raise WrongNumbersError(f"the ONNX graph differs from PyTorch: {told} (relative; allowed {TOLERANCE:.0e})")
+    return errors
+
+
 def _relative_error(found: Array, expected: Array) -> float:
     """Infinite where the shapes cannot be matched."""
     channels_last = np.moveaxis(expected, 1, -1) if expected.ndim > 2 else expected

@@ -39,6 +39,8 @@ class ExportReport:
     """Why the file is dense although its weights hold zeros; empty where it is encoded or had nothing to encode."""
     original: ExportedFile | None = None
     """The file that was encoded; None for an export."""
+    onnx_errors: tuple[float, ...] = ()
+    """Per output, the largest difference of the ONNX graph from PyTorch; empty where there was none."""
 
     @property
     def meant_sparse(self) -> bool:
@@ -54,6 +56,7 @@ class ExportReport:
             "files": {name: file.path for name, file in files.items()},
             "sizes": {name: {"raw": file.bytes, "gzip": file.gzip_bytes} for name, file in files.items()},
             "errors": {name: list(file.errors) for name, file in files.items()},
+            "onnx_errors": list(self.onnx_errors),
             "repairs": [asdict(note) for note in self.repairs],
             "refused": list(self.refused),
         }

@@ -18,7 +18,7 @@ from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersErro
 from sparsetorch.exporter.interpreter import channels_last, check_storage
 from sparsetorch.exporter.locate import first_difference
 from sparsetorch.exporter.names import name_values, name_weights
-from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, reference
+from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_onnx, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
 from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
 from sparsetorch.exporter.torch_to_onnx import output_names, torch_to_onnx
@@ -73,6 +73,7 @@ def export(
     with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
         progress("ONNX")
         torch_to_onnx(plain, shape, Path(folder, "model.onnx"))
+        onnx_errors = check_onnx(Path(folder, "model.onnx"), expected)
         progress("TFLite")
         dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
     progress("repairs")
@@ -92,7 +93,9 @@ def export(
             model_file = _write(sparse, target, expected, chosen)
     except WrongNumbersError as error:
         raise WrongNumbersError(f"{error} {_cause(plain, converted, expected, repairs)}") from error
-    return ExportReport(model_file, twin_file, encoded, verify(target, targets), repairs, refused)
+    return ExportReport(
+        model_file, twin_file, encoded, verify(target, targets), repairs, refused, onnx_errors=tuple(onnx_errors)
+    )
 
 
 def _add_signature(model: Model, names: Sequence[str]) -> None:
@@ -140,7 +143,7 @@ def _write(model: Model, path: Path, expected: Reference, storage: Storage | Non
     """
     content = to_bytes(model)
     values = "float32" if storage is None else storage.values
-    rounded = storage is not None and (storage.values, storage.dense) != ("float32", "float32")
+    rounded = storage is not None and storage.rounds
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         trial = Path(folder, "trial.tflite")
         trial.write_bytes(content)

@@ -21,6 +21,8 @@ class Preset:
     """What weights are stored as: float32, float16, int8."""
     dense_values: str | None = None
     """The same for weights that stay dense; None: as `values`."""
+    clusters: int | None = None
+    """Most distinct non-zero values of a weight; None: as many as there are."""
     encode: bool = True
     """Leave zeros out, where that is safe."""
     dense_twin: bool = False

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
+from sparsetorch.tflite.cluster import cluster
 from sparsetorch.tflite.layouts import encode_smallest
 from sparsetorch.tflite.model import Graph, Model, Operator, Tensor
 from sparsetorch.tflite.sparse import densify, packed_size
@@ -132,6 +133,9 @@ def _encode_weight(
     ):
         reason = "also read by something other than a layer of its kind"
         return _entry(layer, weight, original, "dense", "float32", original.nbytes, reason)
+    if storage.clusters is not None:
+        original = cluster(original, storage.clusters)
+        weight.data = np.frombuffer(np.ascontiguousarray(original).tobytes(), np.uint8)
     if should_encode is not None and not should_encode(weight):
         reason = "not selected"
     dense = store(original, storage.dense, axis)

@@ -31,9 +31,13 @@ class Storage:
     values: str = "float32"
     """Of the weights that are sparse-encoded: one of `VALUES`."""
     dense_values: str | None = None
-    """Of the weights that stay dense; None: the same. Biases are float32 always."""
+    """Of the weights that stay dense; None: the same. Biases are float32, beside float16 weights float16."""
+    clusters: int | None = None
+    """Most distinct non-zero values of a weight (see `cluster`), for a smaller compressed file; None: as many as there are."""
 
     def __post_init__(self) -> None:
+        if self.clusters is not None and (isinstance(self.clusters, bool) or self.clusters < 2):
+            raise BadInputError(f"clusters: found {self.clusters!r}, needed at least 2")
         for key in ("values", "dense_values"):
             if getattr(self, key) not in (*VALUES, *([None] if key == "dense_values" else [])):
                 raise BadInputError(f"{key}: found {getattr(self, key)!r}, needed one of {', '.join(VALUES)}")
@@ -42,6 +46,11 @@ class Storage:
     def dense(self) -> str:
         """Of the weights that stay dense."""
         return self.values if self.dense_values is None else self.dense_values
+
+    @property
+    def rounds(self) -> bool:
+        """Whether weights do not stay what they are."""
+        return self.clusters is not None or (self.values, self.dense) != ("float32", "float32")
 
 
 @dataclass(frozen=True)

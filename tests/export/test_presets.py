@@ -20,6 +20,7 @@ def test_a_preset_writes_what_it_says(
 ) -> None:
     """The conversion is that of the session; all else is the command."""
     monkeypatch.setattr(pipeline, "torch_to_onnx", lambda *_: None)
+    monkeypatch.setattr(pipeline, "check_onnx", lambda *_: [])
     monkeypatch.setattr(pipeline, "onnx_to_tflite", lambda _: road.dense_twin.read_bytes())
     out = tmp_path / "m.tflite"
     words = ["--checkpoint", str(road.checkpoint), "-o", str(out), "--preset", str(preset), "--quiet"]
