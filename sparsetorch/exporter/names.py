@@ -12,7 +12,7 @@ from torch import nn
 
 from sparsetorch.sparsify.policy import is_depthwise, weight_layers
 from sparsetorch.tflite import Graph, Tensor
-from sparsetorch.tflite.passes.editing import make_names_unique
+from sparsetorch.tflite.unique_names import make_names_unique
 from sparsetorch.xnnpack.layers import module_of
 
 Array = npt.NDArray[np.float32]

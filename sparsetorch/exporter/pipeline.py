@@ -29,6 +29,7 @@ from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
 from sparsetorch.tflite import Model, Signature, Storage, decode, from_bytes, to_bytes
 from sparsetorch.tflite.passes import Note, repair
+from sparsetorch.tflite.unique_names import make_names_unique
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
 
 
@@ -82,6 +83,7 @@ def export(
     _add_signature(dense, output_names(plain, shape))
     converted = dense.copy()
     repairs = repair(dense)
+    make_names_unique(dense.graphs[0])
     progress("sparse encoding")
     chosen = Storage() if storage is None else storage
     sparse, encoded, refused = encode_safely(dense, chosen, leave_zeros_out=encode)

@@ -23,7 +23,9 @@ from sparsetorch.exporter.interpreter import run_file, silenced
 from sparsetorch.files import check_writable, write_atomically
 from sparsetorch.tflite import Model, Signature, decode, load, save
 from sparsetorch.tflite.encode import OUTPUT_AXIS
-from sparsetorch.tflite.passes.editing import float_constant, make_names_unique, new_constant, remove_unused
+from sparsetorch.tflite.passes.links import constant
+from sparsetorch.tflite.passes.numbers import floats
+from sparsetorch.tflite.unique_names import make_names_unique
 
 Array = npt.NDArray[Any]
 
@@ -121,7 +123,7 @@ def _lift_silent_filters(model: Model, ranges: dict[str, Range]) -> int:
         axis = OUTPUT_AXIS.get(layer.code)
         if axis is None or len(layer.inputs) < 3 or layer.inputs[0] is None:
             continue
-        weights, bias = float_constant(layer.inputs[1]), float_constant(layer.inputs[2])
+        weights, bias = floats(layer.inputs[1]), floats(layer.inputs[2])
         found, weight = ranges.get(layer.inputs[0].name), layer.inputs[1]
         if weights is None or bias is None or found is None or weight is None:
             continue
@@ -133,10 +135,12 @@ def _lift_silent_filters(model: Model, ranges: dict[str, Range]) -> int:
             largest = np.abs(filters).argmax(axis=1)
             filters[silent, largest[silent]] = needed[silent]
             shape = np.moveaxis(weights, axis, 0).shape
-            layer.inputs[1] = new_constant(graph, weight.name, np.moveaxis(filters.reshape(shape), 0, axis))
+            values = np.ascontiguousarray(np.moveaxis(filters.reshape(shape), 0, axis))
+            layer.inputs[1] = constant(graph, values, weight.name)
+            if not graph.consumers(weight):
+                graph.tensors = [tensor for tensor in graph.tensors if tensor is not weight]
             lifted += int(silent.sum())
     if lifted:
-        remove_unused(graph)
         make_names_unique(graph)
     return lifted
 

@@ -85,8 +85,8 @@ def _print_repairs(console: Console, report: ExportReport) -> None:
     """A line per pass that ran, and one per thing that was left."""
     counts = Counter(note.repair for note in report.repairs if note.applied)
     if counts:
-        told = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.items())
+        told = ", ".join(f"{name} {count}x" for name, count in counts.items())
         console.print(f"Repairs, each an equal graph: {told}.")
     for note in report.repairs:
         if not note.applied:
-            console.print(f"  {escape(note.operator)}: {escape(note.text)}")
+            console.print(f"  {note.operator} {escape(note.tensor)} left as it is: {escape(note.what)}")

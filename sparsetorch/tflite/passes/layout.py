@@ -1,215 +1,300 @@
-"""Layout islands: TRANSPOSE and RESHAPE that undo each other, and what lies between them.
+"""Islands in another layout are brought back: TRANSPOSE, elementwise operators, TRANSPOSE.
 
-- TRANSPOSE after TRANSPOSE is one with the permutations joined; one that moves nothing goes. RESHAPE after RESHAPE is the last
-  alone; one that changes nothing goes. A TRANSPOSE that moves only axes of size 1 is a RESHAPE.
-- A TRANSPOSE moves down through what works entry by entry, through a sum or product of two values with the same TRANSPOSE or
-  of one with a constant, through CONCATENATION, PAD and MEAN with their axes renamed, until it meets its inverse. Converters put
-  such islands around operators that they know in channels-first layout only.
+Converters that go operator by operator leave channels-first islands in a channels-last graph (onnx2tf 2.x's flatbuffer_direct
+does, around squeeze-excite blocks). XNNPACK lets no TRANSPOSE into a sparse cluster.
 
-Exact: entries are moved, or computed from the same entries at another place.
+1. TRANSPOSE of a TRANSPOSE is one with the composed order, or nothing.
+2. An island is a connected set of operators that compute the same in any layout: unary and binary ones, and, with their axes
+   renumbered, PAD, CONCATENATION, MEAN and its like. It is turned over as a whole: transposes before it go, those behind it go,
+   and where it touches something else a new one is put. Done only if fewer are left than there were, or as many and all of them
+   behind the island, where constants can be folded ahead of them: so the repair ends.
+   With t = transpose(x, p), axis i of t is axis p[i] of x; constants are transposed by the inverse of p.
+
+Exact, bit for bit, elementwise: each number is computed from the same numbers. MEAN may add them in another order.
 """
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from sparsetorch.tflite.model import Graph, Operator, Tensor
-from sparsetorch.tflite.passes.editing import (
+from sparsetorch.tflite.passes.contract import Outcome, Pass
+from sparsetorch.tflite.passes.elementwise import BINARY, UNARY
+from sparsetorch.tflite.passes.links import (
     OP,
-    Array,
     Links,
+    become,
     bypass,
-    change_options,
+    changed_options,
     constant,
-    new_constant,
-    new_value,
-    options,
+    insert_after,
+    insert_before,
+    is_float,
+    new_options,
+    remove,
+    reshape,
+    value,
 )
-from sparsetorch.tflite.passes.pipeline import Note, Pass
+from sparsetorch.tflite.passes.numbers import floats, integers, non_unit, set_constant
 
-_UNARY = frozenset(
-    {
-        OP.RELU,
-        OP.RELU6,
-        OP.RELU_N1_TO_1,
-        OP.RELU_0_TO_1,
-        OP.HARD_SWISH,
-        OP.LOGISTIC,
-        OP.TANH,
-        OP.ELU,
-        OP.LEAKY_RELU,
-        OP.ABS,
-        OP.NEG,
-    }
-    | {OP.SQUARE, OP.SQRT, OP.RSQRT, OP.EXP, OP.FLOOR, OP.CEIL, OP.ROUND, OP.GELU}
-)
-_BINARY = frozenset({OP.ADD, OP.SUB, OP.MUL, OP.DIV, OP.MINIMUM, OP.MAXIMUM})
+_REDUCTIONS = frozenset({OP.MEAN, OP.SUM, OP.REDUCE_MAX, OP.REDUCE_MIN})
+Order = tuple[int, ...]
 
 
-_MOVABLE = _UNARY | _BINARY | {OP.CONCATENATION, OP.PAD, OP.MEAN, OP.TRANSPOSE, OP.RESHAPE}
-_TO_CHANNELS_FIRST, _TO_CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+def run(graph: Graph, outcome: Outcome) -> None:
+    """Compose transposes, then turn islands over."""
+    for step in (_compose, _turn):
+        links = Links(graph)
+        for operator in list(graph.operators):
+            if operator.outputs and links.producer(operator.outputs[0]) is operator and step(links, operator, outcome):
+                links = Links(graph)
 
 
-class Layout(Pass):
-    """TRANSPOSE and RESHAPE pairs go, with the TRANSPOSE moved down to its inverse."""
-
-    name = "layout"
-
-    def requires(self, graph: Graph) -> bool:
-        """Any TRANSPOSE or RESHAPE."""
-        return any(operator.code in (OP.TRANSPOSE, OP.RESHAPE) for operator in graph.operators)
-
-    def run(self, graph: Graph) -> list[Note]:
-        """Move, join and remove until nothing moves."""
-        notes: list[Note] = []
-        moved = True
-        while moved:
-            moved = False
-            for operator in list(graph.operators):
-                if not any(operator is one for one in graph.operators):
-                    continue
-                text = _join(graph, operator) or _move_down(graph, operator)
-                if text is not None:
-                    notes.append(Note(self.name, operator.outputs[0].name, text))
-                    moved = True
-        return notes
-
-
-def _join(graph: Graph, operator: Operator) -> str | None:
-    """Join with the same operator before, or go; None where there is nothing to do."""
-    source = operator.inputs[0] if operator.inputs else None
-    if source is None or operator.code not in (OP.TRANSPOSE, OP.RESHAPE):
+def order_of(operator: Operator | None) -> Order | None:
+    """The permutation of a TRANSPOSE of a float value; None for anything else."""
+    if operator is None or operator.code != OP.TRANSPOSE or not is_float(operator.inputs[0]):
         return None
-    result, links = operator.outputs[0], Links(graph)
-    before = links.producer(source)
-    permutation = _permutation(operator)
-    if operator.code == OP.RESHAPE:
-        if source.shape == result.shape and bypass(graph, operator, source):
-            return "a RESHAPE that changed nothing is gone"
-        if before is not None and before.code == OP.RESHAPE and before.inputs[0] is not None:
-            operator.inputs = [before.inputs[0], *operator.inputs[1:]]
-            return "RESHAPE after RESHAPE became one"
-        return None
-    if permutation is None:
-        return None
-    if list(permutation) == list(range(len(permutation))) and bypass(graph, operator, source):
-        return "a TRANSPOSE that moved nothing is gone"
-    inner = None if before is None else _permutation(before)
-    if before is not None and inner is not None and before.inputs[0] is not None:
-        joined = new_constant(graph, f"{result.name}/permutation", inner[permutation].astype(np.int32))
-        operator.inputs = [before.inputs[0], joined]
-        return "TRANSPOSE after TRANSPOSE became one"
-    real = [axis for axis in permutation if source.shape[axis] != 1]
-    if real == sorted(real) and list(permutation) != list(range(len(permutation))):
-        target = new_constant(graph, f"{result.name}/shape", np.array(result.shape, np.int32))
-        operator.code, operator.inputs = OP.RESHAPE, [source, target]
-        operator.options, operator.options_type = options("Reshape", newShape=list(result.shape))
-        return "a TRANSPOSE of axes of size 1 became RESHAPE"
-    return None
+    numbers = integers(operator.inputs[1])
+    return None if numbers is None else tuple(numbers)
 
 
-def _moving(operator: Operator) -> Array | None:
-    """The permutation of a TRANSPOSE, or of a RESHAPE that does what one between the two image layouts does."""
-    source = operator.inputs[0] if operator.inputs else None
-    if operator.code != OP.RESHAPE or source is None or len(source.shape) != 4:
-        return _permutation(operator)
-    if sum(size != 1 for size in source.shape) > 1:
-        return None
-    result = operator.outputs[0].shape
-    for permutation in (_TO_CHANNELS_FIRST, _TO_CHANNELS_LAST):
-        if tuple(source.shape[axis] for axis in permutation) == result != source.shape:
-            return np.array(permutation, np.int32)
-    return None
+def inverse(order: Order) -> Order:
+    """The permutation that undoes `order`."""
+    return tuple(int(axis) for axis in np.argsort(order))
 
 
-def _permutation(operator: Operator) -> Array | None:
-    if operator.code != OP.TRANSPOSE or len(operator.inputs) != 2:
-        return None
-    found = constant(operator.inputs[1])
-    return None if found is None else found.reshape(-1)
+def _compose(links: Links, operator: Operator, outcome: Outcome) -> bool:
+    second, before = order_of(operator), links.producer(operator.inputs[0])
+    if second is None:
+        return False
+    if second == tuple(range(len(second))):
+        if bypass(links, operator):
+            outcome.did(operator, "TRANSPOSE that changes nothing removed")
+            return True
+        return False
+    first = order_of(before)
+    if first is None or before is None:
+        return False
+    graph, source, result = links.graph, before.inputs[0], operator.outputs[0]
+    composed = tuple(first[axis] for axis in second)
+    assert source is not None
+    if composed == tuple(range(len(composed))) and not links.is_output(result):
+        outcome.did(operator, "a pair of TRANSPOSE removed")
+        remove(graph, operator)
+        graph.replace_input(result, source)
+        return True
+    outcome.did(operator, "TRANSPOSE of a TRANSPOSE made one")
+    order = constant(graph, np.array(composed, np.int32), f"{result.name}/order")
+    become(operator, OP.TRANSPOSE, [source, order], new_options("Transpose"))
+    return True
 
 
-def _move_down(graph: Graph, operator: Operator) -> str | None:
-    """Put the TRANSPOSE that feeds `operator` behind it; None where that cannot be."""
-    if len(operator.outputs) != 1 or operator.code in (OP.TRANSPOSE, OP.RESHAPE):
-        return None
-    links = Links(graph)
-    feeding = [(index, links.producer(value)) for index, value in enumerate(operator.inputs) if value is not None]
-    moved = {index: maker for index, maker in feeding if maker is not None and _moving(maker) is not None}
-    if not moved:
-        return None
-    permutations = [_moving(maker) for maker in moved.values()]
-    permutation = permutations[0]
-    if permutation is None or any(other is None or list(other) != list(permutation) for other in permutations[1:]):
-        return None
-    # Where others read the TRANSPOSE too, it stays until they have been moved as well; so all must be of a kind that can be.
-    for maker in moved.values():
-        if links.is_output(maker.outputs[0]) or not all(r.code in _MOVABLE for r in links.readers(maker.outputs[0])):
-            return None
-    inputs = _inputs_before(graph, operator, moved, permutation)
-    if inputs is None:
-        return None
-    result = operator.outputs[0]
-    operator.inputs = inputs
-    inverse = np.argsort(permutation)
-    if operator.code == OP.MEAN and not operator.options.keepDims:
-        return f"a TRANSPOSE before {operator.name} is gone"
-    early = new_value(graph, f"{result.name}/untransposed", [result.shape[axis] for axis in inverse])
-    early.type = result.type
-    operator.outputs = [early]
-    axes = new_constant(graph, f"{result.name}/permutation", permutation.astype(np.int32))
-    transpose = Operator(OP.TRANSPOSE, [early, axes], [result], *options("Transpose"))
-    graph.operators.insert(next(i for i, one in enumerate(graph.operators) if one is operator) + 1, transpose)
-    return f"a TRANSPOSE moved behind {operator.name}"
+@dataclass
+class Island:
+    """What is turned over together."""
+
+    order: Order
+    operators: list[Operator] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+    """Read or written inside, with extent."""
 
 
-def _inputs_before(
-    graph: Graph, operator: Operator, moved: dict[int, Operator], permutation: Array
-) -> list[Tensor | None] | None:
-    """The operands of `operator` in the layout before the TRANSPOSE, its options changed to it; None where it has no equal."""
-    inputs = list(operator.inputs)
-    for index, maker in moved.items():
-        inputs[index] = maker.inputs[0]
-    if operator.code in _UNARY:
-        return inputs
-    if operator.code in _BINARY:
-        return _binary_inputs(graph, inputs, moved, permutation)
-    if operator.code == OP.CONCATENATION and len(moved) == len(inputs):
-        axis = operator.options.axis % len(permutation)
-        change_options(operator, axis=int(permutation[axis]))
-        return inputs
-    if operator.code == OP.PAD and list(moved) == [0]:
-        amounts = constant(inputs[1])
-        if amounts is None or inputs[1] is None:
-            return None
-        inputs[1] = new_constant(graph, inputs[1].name, amounts[np.argsort(permutation)].astype(np.int32))
-        return inputs
-    if operator.code == OP.MEAN and list(moved) == [0]:
-        axes = constant(inputs[1])
-        if axes is None or inputs[1] is None:
-            return None
-        reduced = [int(axis) % len(permutation) for axis in axes.reshape(-1)]
-        kept = [int(permutation[axis]) for axis in range(len(permutation)) if axis not in reduced]
-        if not operator.options.keepDims and kept != sorted(kept):
-            return None
-        renamed = sorted(int(permutation[axis]) for axis in reduced)
-        inputs[1] = new_constant(graph, inputs[1].name, np.array(renamed, np.int32))
-        return inputs
-    return None
+def _turn(links: Links, operator: Operator, outcome: Outcome) -> bool:
+    order = order_of(operator)
+    if order is None or len(order) != len(operator.outputs[0].shape):
+        return False
+    island = _grow(links, operator, order)
+    before, after, ahead = _count(links, island)
+    if not island.operators or after + (ahead > 0) > before or _is_bridged(links, island):
+        return False
+    names = ", ".join(dict.fromkeys(member.name for member in island.operators))
+    outcome.did(operator, f"{names} turned over: {before} TRANSPOSE become {after}")
+    _Turning(links, island).run()
+    return True
 
 
-def _binary_inputs(
-    graph: Graph, inputs: list[Tensor | None], moved: dict[int, Operator], permutation: Array
-) -> list[Tensor | None] | None:
-    if len(moved) == 2:
-        return inputs
-    index = 1 - next(iter(moved))
-    other = inputs[index]
-    values = constant(other)
-    if other is None or values is None:
-        return None
-    if values.size == 1:
-        return inputs
-    wide = values.reshape((1,) * (len(permutation) - values.ndim) + values.shape)
-    if wide.ndim != len(permutation):
-        return None
-    inputs[index] = new_constant(graph, other.name, np.ascontiguousarray(wide.transpose(np.argsort(permutation))))
-    return inputs
+def _grow(links: Links, start: Operator, order: Order) -> Island:
+    island = Island(order, values=[start.outputs[0]])
+    for grown in island.values:  # grows while it is walked
+        producer = links.producer(grown)
+        candidates = links.readers(grown) + ([producer] if producer is not None else [])
+        for operator in candidates:
+            if operator in island.operators or not _turns(operator, island.order):
+                continue
+            island.operators.append(operator)
+            island.values += [tensor for tensor in _large(operator) if tensor not in island.values]
+    return island
+
+
+def _turns(operator: Operator, order: Order) -> bool:
+    """Whether an operator computes the same in another layout."""
+    rank, code = len(order), operator.code
+    if not operator.outputs or not is_float(*operator.outputs, operator.inputs[0] if operator.inputs else None):
+        return False
+    source, result = operator.inputs[0], operator.outputs[0]
+    assert source is not None
+    if code in UNARY:
+        return len(source.shape) == rank
+    if code in BINARY:
+        return len(result.shape) == rank and all(_fits(tensor, rank) for tensor in operator.inputs)
+    if code == OP.CONCATENATION:
+        return all(
+            tensor is not None and tensor.data is None and len(tensor.shape) == rank for tensor in operator.inputs
+        )
+    if len(source.shape) != rank or source.data is not None:
+        return False
+    numbers = integers(operator.inputs[1]) if len(operator.inputs) > 1 else None
+    if code == OP.PAD:
+        return numbers is not None
+    if code in _REDUCTIONS and numbers is not None:
+        if operator.options.keepDims:
+            return True
+        left = [order[axis] for axis in range(rank) if axis not in {number % rank for number in numbers}]
+        return left == sorted(left)
+    return False
+
+
+def _fits(tensor: Tensor | None, rank: int) -> bool:
+    if tensor is None:
+        return False
+    if tensor.data is not None:
+        return floats(tensor) is not None and len(tensor.shape) <= rank
+    return is_float(tensor) and len(tensor.shape) == rank
+
+
+def _is_small(tensor: Tensor) -> bool:
+    """Whether a RESHAPE does what a TRANSPOSE would."""
+    return non_unit(tensor.shape) <= 1
+
+
+def _large(operator: Operator) -> list[Tensor]:
+    """The computed values of a member whose layout has to change with it."""
+    dropped = operator.code in _REDUCTIONS and not operator.options.keepDims
+    written = [] if dropped else operator.outputs
+    first = operator.inputs if operator.code in BINARY | {OP.CONCATENATION} else operator.inputs[:1]
+    return [
+        tensor for tensor in (*first, *written) if tensor is not None and tensor.data is None and not _is_small(tensor)
+    ]
+
+
+def _is_bridged(links: Links, island: Island) -> bool:
+    """Whether a transpose leads from the island into itself: it would count as going and as staying."""
+    producers = (links.producer(tensor) for tensor in island.values)
+    return any(
+        order_of(producer) is not None and producer.inputs[0] in island.values for producer in producers if producer
+    )
+
+
+def _count(links: Links, island: Island) -> tuple[int, int, int]:
+    """How many transposes touch the island now, how many would, and how many of these would be new ones ahead of it."""
+    back = inverse(island.order)
+    before = after = ahead = 0
+    for tensor in island.values:
+        producer = links.producer(tensor)
+        outside = [reader for reader in links.readers(tensor) if reader not in island.operators]
+        undone = [reader for reader in outside if order_of(reader) == back]
+        needed = len(undone) < len(outside) or links.is_output(tensor)
+        before += len(undone)
+        if producer in island.operators:
+            after += needed + max(0, sum(links.is_output(reader.outputs[0]) for reader in undone))
+        elif order_of(producer) == island.order:
+            before += 1
+            after += needed
+        else:
+            after += 1 + len(undone)
+            ahead += 1
+    return before, after, ahead
+
+
+class _Turning:
+    """The edits of one island."""
+
+    def __init__(self, links: Links, island: Island) -> None:
+        self.links, self.graph, self.island = links, links.graph, island
+        self.back = inverse(island.order)
+        self.turned: dict[Tensor, Tensor] = {}
+
+    def shape(self, tensor: Tensor) -> list[int]:
+        return [tensor.shape[axis] for axis in self.back]
+
+    def run(self) -> None:
+        members = [operator for operator in self.graph.operators if operator in self.island.operators]
+        for operator in members:
+            self.renumber(operator)
+            operator.inputs = [self.read(operator, index, tensor) for index, tensor in enumerate(operator.inputs)]
+            if operator.code in _REDUCTIONS and not operator.options.keepDims:
+                continue
+            operator.outputs = [self.write(operator, operator.outputs[0])]
+
+    def read(self, operator: Operator, index: int, tensor: Tensor | None) -> Tensor | None:
+        """What a member reads instead of an operand."""
+        if tensor is None or (index > 0 and operator.code not in BINARY | {OP.CONCATENATION}):
+            return tensor
+        if tensor in self.turned:
+            return self.turned[tensor]
+        if tensor.data is not None:
+            return self.constant(tensor)
+        producer = self.links.producer(tensor)
+        if order_of(producer) == self.island.order and producer is not None and producer.inputs[0] is not None:
+            self.turned[tensor] = producer.inputs[0]
+            return producer.inputs[0]
+        if _is_small(tensor):
+            made = reshape(self.graph, tensor, self.shape(tensor), f"{tensor.name}/turned")
+        else:
+            made = self.transpose(tensor, self.back, self.shape(tensor))
+        insert_before(self.graph, operator, made)
+        self.turned[tensor] = made.outputs[0]
+        return made.outputs[0]
+
+    def constant(self, tensor: Tensor) -> Tensor:
+        values = floats(tensor)
+        assert values is not None
+        if values.size == 1:
+            return tensor
+        rank = len(self.back)
+        lifted = values.reshape(*[1] * (rank - values.ndim), *values.shape)
+        return constant(self.graph, lifted.transpose(self.back), tensor.name)
+
+    def transpose(self, source: Tensor, order: Order, shape: list[int]) -> Operator:
+        numbers = constant(self.graph, np.array(order, np.int32), f"{source.name}/order")
+        result = value(self.graph, source, shape, f"{source.name}/turned")
+        return Operator(OP.TRANSPOSE, [source, numbers], [result], *new_options("Transpose"))
+
+    def write(self, operator: Operator, tensor: Tensor) -> Tensor:
+        """What a member writes instead of its result."""
+        made = value(self.graph, tensor, self.shape(tensor), f"{tensor.name}/turned")
+        self.turned[tensor] = made
+        outside = [reader for reader in self.links.readers(tensor) if reader not in self.island.operators]
+        for reader in outside:
+            result = reader.outputs[0]
+            if order_of(reader) == self.back and not self.links.is_output(result):
+                remove(self.graph, reader)
+                self.graph.replace_input(result, made)
+        if any(order_of(reader) != self.back or self.links.is_output(reader.outputs[0]) for reader in outside) or (
+            self.links.is_output(tensor)
+        ):
+            again = self.transpose(made, self.island.order, list(tensor.shape))
+            if _is_small(tensor):
+                again = reshape(self.graph, made, tensor.shape, tensor.name)
+            self.graph.tensors = [listed for listed in self.graph.tensors if listed is not again.outputs[0]]
+            again.outputs = [tensor]
+            insert_after(self.graph, operator, again)
+        return made
+
+    def renumber(self, operator: Operator) -> None:
+        """Axes and paddings of a member in the new layout."""
+        order, rank = self.island.order, len(self.island.order)
+        if operator.code == OP.CONCATENATION:
+            operator.options = changed_options(operator, axis=order[operator.options.axis % rank])
+        numbers = integers(operator.inputs[1]) if operator.code in _REDUCTIONS | {OP.PAD} else None
+        if numbers is None:
+            return
+        if operator.code == OP.PAD:
+            old = np.array(numbers, np.int32).reshape(rank, 2)
+            set_constant(self.graph, operator, 1, old[list(self.back)], f"{operator.outputs[0].name}/paddings")
+        else:
+            axes = np.array(sorted(order[number % rank] for number in numbers), np.int32)
+            set_constant(self.graph, operator, 1, axes, f"{operator.outputs[0].name}/axes")
+
+
+PASS = Pass("layout", run)

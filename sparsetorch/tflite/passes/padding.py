@@ -1,137 +1,143 @@
-"""Padding in the form that XNNPACK fuses: one PAD of zeros right before a VALID layer.
+"""PAD brought into the form that XNNPACK melts into a convolution: one PAD over H and W, read by that convolution alone.
 
-- PAD after PAD is one PAD with the sums: both put zeros around.
-- PADV2 with the constant 0 is PAD.
-- PAD before a SAME layer at stride 1 whose own padding is symmetric: the layer becomes VALID and the PAD takes its share.
-- A SAME layer at stride 2 pads by a share that depends on the size, more at the end than at the start where the total is odd.
-  Where it comes out equal on both sides it is written as PAD + VALID; XNNPACK takes explicit padding of 1 (3x3) or 2 (5x5) on
-  all sides. Where it does not, no rewriting makes it fit: PyTorch's `padding=1` would have; Keras' SAME does not.
+XNNPACK 75db3c0 src/subgraph.c, xnn_subgraph_fusion: the padded value has one reader, a convolution without the SAME flag.
+SAME is explicit padding at stride 1 only, and stays a flag otherwise, which no sparse cluster takes.
 
-All exact: the same numbers are multiplied and summed.
+1. PADV2 with zero is PAD; 64-bit amounts become 32-bit ones, as the delegate asks. 2. PAD of nothing goes. 3. PAD of a PAD is
+one PAD with the sums. 4. A PAD that several operators read is repeated for each convolution among them. 5. A strided layer
+with SAME padding becomes PAD and VALID where SAME pads equally on both sides, as it does at odd sizes for kernel 3, or not at
+all. At even sizes TensorFlow pads one pixel more below and on the right; XNNPACK's sparse kernels know symmetric padding
+only, so that stays, with a note: the network has to be trained with symmetric padding.
+
+All exact, bit for bit: the same zeros are added. (A PAD that the delegate does not melt costs a copy.)
 """
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from sparsetorch.tflite.model import Graph, Operator, Tensor
-from sparsetorch.tflite.passes.editing import (
+from sparsetorch.tflite.passes.contract import Outcome, Pass
+from sparsetorch.tflite.passes.layers import own_padding
+from sparsetorch.tflite.passes.links import (
     OP,
-    Array,
+    TYPE,
     Links,
-    change_options,
+    become,
+    bypass,
+    changed_options,
     constant,
-    float_constant,
-    new_constant,
-    new_value,
-    options,
+    insert_before,
+    is_float,
+    new_options,
+    value,
 )
-from sparsetorch.tflite.passes.pipeline import Note, Pass
+from sparsetorch.tflite.passes.numbers import integers, scalar
 
-SAME, VALID = schema.Padding.SAME, schema.Padding.VALID
-_LAYERS = frozenset({OP.CONV_2D, OP.DEPTHWISE_CONV_2D})
-
-
-class MergePadding(Pass):
-    """PAD after PAD becomes one; PADV2 with 0 becomes PAD."""
-
-    name = "merge-padding"
-
-    def requires(self, graph: Graph) -> bool:
-        """Any padding."""
-        return any(operator.code in (OP.PAD, OP.PADV2) for operator in graph.operators)
-
-    def run(self, graph: Graph) -> list[Note]:
-        """Rewrite every one."""
-        notes = []
-        for pad in list(graph.operators):
-            if pad.code == OP.PADV2 and len(pad.inputs) == 3:
-                value = float_constant(pad.inputs[2])
-                if value is not None and value.size == 1 and float(value.reshape(-1)[0]) == 0.0:
-                    pad.code, pad.inputs = OP.PAD, pad.inputs[:2]
-                    pad.options, pad.options_type = options("Pad")
-                    notes.append(Note(self.name, pad.outputs[0].name, "PADV2 with 0 became PAD"))
-            amounts = _amounts(pad)
-            links = Links(graph)
-            before = links.producer(pad.inputs[0]) if amounts is not None else None
-            inner = None if before is None else _amounts(before)
-            if amounts is None or before is None or inner is None or inner.shape != amounts.shape:
-                continue
-            total = (amounts + inner).astype(np.int32)
-            pad.inputs = [before.inputs[0], new_constant(graph, f"{pad.outputs[0].name}/paddings", total)]
-            notes.append(Note(self.name, pad.outputs[0].name, "PAD after PAD became one PAD"))
-        return notes
+_CONVOLUTIONS = frozenset({OP.CONV_2D, OP.DEPTHWISE_CONV_2D})
+Amounts = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
-class ExplicitPadding(Pass):
-    """SAME at stride 2, equal on both sides, becomes PAD + VALID; and PAD before SAME at stride 1 one PAD before VALID."""
-
-    name = "explicit-padding"
-
-    def requires(self, graph: Graph) -> bool:
-        """Any layer with SAME padding."""
-        return any(operator.code in _LAYERS and operator.options.padding == SAME for operator in graph.operators)
-
-    def run(self, graph: Graph) -> list[Note]:
-        """Rewrite every one that can be, and say which strided ones cannot."""
-        notes = []
-        for layer in [o for o in graph.operators if o.code in _LAYERS and o.options.padding == SAME]:
-            links, source, weight = Links(graph), layer.inputs[0], layer.inputs[1]
-            if source is None or weight is None or len(source.shape) != 4:
-                continue
-            strided = layer.options.strideH > 1 or layer.options.strideW > 1
-            before = links.producer(source)
-            if not strided and (before is None or before.code != OP.PAD):
-                continue  # XNNPACK makes explicit padding of SAME at stride 1 by itself
-            sides = [_same(source.shape[1 + axis], weight.shape[1 + axis], *_steps(layer, axis)) for axis in (0, 1)]
-            if any(start != end for start, end in sides):
-                if strided:
-                    notes.append(Note(self.name, layer.outputs[0].name, _why_not(sides), applied=False))
-                continue
-            if any(start for start, _ in sides):
-                _pad_before(graph, layer, source, sides)
-            change_options(layer, padding=VALID)
-            notes.append(
-                Note(self.name, layer.outputs[0].name, f"SAME padding of {layer.name} became PAD before VALID")
-            )
-        return notes
+def run(graph: Graph, outcome: Outcome) -> None:
+    """Normalise every PAD, then every strided SAME."""
+    for step in (_plain_pad, _merge, _one_reader_each, _explicit):
+        links = Links(graph)
+        for operator in list(graph.operators):
+            if step(links, operator, outcome):
+                links = Links(graph)
 
 
-def _amounts(operator: Operator) -> Array | None:
-    """(rank, 2) elements before and after, of a PAD with constant amounts."""
-    if operator.code != OP.PAD or len(operator.inputs) != 2:
+def amounts_of(operator: Operator) -> Amounts | None:
+    """[[before, behind], ...] per dimension of a PAD with zeros of a float value; None otherwise."""
+    if operator.code not in (OP.PAD, OP.PADV2) or not is_float(operator.inputs[0], operator.outputs[0]):
         return None
-    found = constant(operator.inputs[1])
-    return None if found is None or found.ndim != 2 else found
+    numbers = integers(operator.inputs[1])
+    if numbers is None or min(numbers, default=0) < 0:
+        return None
+    if operator.code == OP.PADV2 and scalar(operator.inputs[2]) != 0:
+        return None
+    return np.array(numbers, np.int64).reshape(-1, 2)
 
 
-def _steps(layer: Operator, axis: int) -> tuple[int, int]:
-    chosen = layer.options
-    if axis == 0:
-        return chosen.strideH, chosen.dilationHFactor
-    return chosen.strideW, chosen.dilationWFactor
+def _set_pad(graph: Graph, operator: Operator, source: Tensor, amounts: Amounts) -> None:
+    name = f"{operator.outputs[0].name}/paddings"
+    become(operator, OP.PAD, [source, constant(graph, amounts.astype(np.int32), name)], new_options("Pad"))
 
 
-def _same(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
-    """TensorFlow's SAME: as many outputs as ceil(size / stride), the odd pixel at the end."""
-    reach = (kernel - 1) * dilation + 1
-    total = max((-(-size // stride) - 1) * stride + reach - size, 0)
-    return total // 2, total - total // 2
+def _plain_pad(links: Links, operator: Operator, outcome: Outcome) -> bool:
+    amounts = amounts_of(operator)
+    if amounts is None:
+        return False
+    source, paddings = operator.inputs[:2]
+    assert source is not None
+    assert paddings is not None
+    if not amounts.any():
+        name = operator.name
+        if bypass(links, operator):
+            outcome.did(operator, f"{name} of nothing removed")
+            return True
+    elif operator.code == OP.PADV2 or paddings.type != TYPE.INT32:
+        outcome.did(operator, "PAD with zeros and 32-bit amounts")
+        _set_pad(links.graph, operator, source, amounts)
+        return True
+    return False
 
 
-def _why_not(sides: list[tuple[int, int]]) -> str:
-    start, end = next(side for side in sides if side[0] != side[1])
-    return (
-        f"SAME padding at stride 2 is {start} before and {end} after here, and XNNPACK's sparse path takes equal sides only; "
-        "train with padding = kernel // 2 (PyTorch's symmetric padding)"
+def _merge(links: Links, operator: Operator, outcome: Outcome) -> bool:
+    before = links.producer(operator.inputs[0])
+    outer, inner = amounts_of(operator), None if before is None else amounts_of(before)
+    if before is None or outer is None or inner is None or before.inputs[0] is None:
+        return False
+    outcome.did(operator, f"merged with the {before.name} before it")
+    _set_pad(links.graph, operator, before.inputs[0], inner + outer)
+    return True
+
+
+def _one_reader_each(links: Links, operator: Operator, outcome: Outcome) -> bool:
+    amounts = amounts_of(operator)
+    if amounts is None or amounts.shape != (4, 2) or amounts[[0, 3]].any() or operator.inputs[0] is None:
+        return False
+    result = operator.outputs[0]
+    readers = links.readers(result)
+    convolutions = [reader for reader in readers if reader.code in _CONVOLUTIONS and reader.inputs[0] is result]
+    kept = 0 if links.is_output(result) or len(readers) > len(convolutions) else 1
+    for number, reader in enumerate(convolutions[kept:]):
+        copy = value(links.graph, result, result.shape, f"{result.name}/{number + 1}")
+        repeated = Operator(operator.code, list(operator.inputs), [copy], operator.options, operator.options_type)
+        insert_before(links.graph, reader, repeated)
+        reader.inputs = [copy if tensor is result else tensor for tensor in reader.inputs]
+        outcome.did(reader, f"{operator.name} repeated, so that this {reader.name} alone reads it")
+    return len(convolutions) > kept
+
+
+def _explicit(links: Links, operator: Operator, outcome: Outcome) -> bool:
+    if operator.code not in _CONVOLUTIONS or operator.options.padding != schema.Padding.SAME:
+        return False
+    source, weight = operator.inputs[:2]
+    if (operator.options.strideH, operator.options.strideW) == (1, 1) or weight is None or not is_float(source):
+        return False
+    assert source is not None
+    (top, bottom), (left, right) = own_padding(operator)
+    if (top, left) != (bottom, right):
+        outcome.could_not(
+            operator,
+            f"SAME padding at stride {operator.options.strideH} and size {source.shape[1]}x{source.shape[2]} is top {top}, "
+            f"right {right}, bottom {bottom}, left {left}, which no symmetric padding equals",
+        )
+        return False
+    graph = links.graph
+    if top or left:
+        shape = (source.shape[0], source.shape[1] + 2 * top, source.shape[2] + 2 * left, source.shape[3])
+        padded = value(graph, source, shape, f"{operator.outputs[0].name}/padded")
+        amounts = constant(
+            graph, np.array([[0, 0], [top] * 2, [left] * 2, [0, 0]], np.int32), f"{padded.name}/paddings"
+        )
+        insert_before(graph, operator, Operator(OP.PAD, [source, amounts], [padded], *new_options("Pad")))
+        operator.inputs = [padded, *operator.inputs[1:]]
+    operator.options = changed_options(operator, padding=schema.Padding.VALID)
+    outcome.did(
+        operator, f"SAME padding at stride {operator.options.strideH} made explicit: {top} and {left} on each side"
     )
+    return True
 
 
-def _pad_before(graph: Graph, layer: Operator, source: Tensor, sides: list[tuple[int, int]]) -> None:
-    amounts = np.array([(0, 0), *sides, (0, 0)], np.int32)
-    height, width = (source.shape[1 + axis] + sum(sides[axis]) for axis in (0, 1))
-    name = f"{layer.outputs[0].name}/pad"
-    padded = new_value(graph, name, (source.shape[0], height, width, source.shape[3]))
-    paddings = new_constant(graph, f"{name}/paddings", amounts)
-    pad = Operator(OP.PAD, [source, paddings], [padded], *options("Pad"))
-    graph.operators.insert(graph.operators.index(layer), pad)
-    layer.inputs[0] = padded
+PASS = Pass("padding", run)

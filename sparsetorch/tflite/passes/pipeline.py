@@ -1,132 +1,117 @@
-"""Passes over a TFLite graph: each rewrites one thing into an equal one, and all run until nothing changes any more.
+"""All repairs, in order, until none of them finds anything to do.
 
-A pass `requires` something of the graph, runs, and `ensures` something afterwards. It edits in place and answers with
-notes: what it did, and what it had to leave although a reader might expect it to be done. A failure names the pass and
-those that ran before it.
+The order matters only for speed and for how notes read: the loop goes on until a whole round changes nothing.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from sparsetorch.errors import SparsetorchError
-from sparsetorch.tflite.model import Graph, Model
-from sparsetorch.tflite.passes.editing import make_names_unique, remove_unused
+from sparsetorch.errors import RepairError
+from sparsetorch.tflite.model import Graph, Model, Tensor
+from sparsetorch.tflite.passes import (
+    average_pool,
+    clamps,
+    dead_code,
+    depthwise,
+    fold_constants,
+    fuse_activations,
+    gate_layers,
+    hard_swish,
+    layout,
+    mean_tail,
+    padding,
+    pixel_shuffle,
+    reshapes,
+)
+from sparsetorch.tflite.passes.contract import Note, Outcome, Pass
 
-_MOST_ROUNDS = 20
-
-
-@dataclass(frozen=True)
-class Note:
-    """One thing that a pass did, or why it did not."""
-
-    repair: str
-    """Name of the pass."""
-    operator: str
-    """Name of the value at which it happened, which holds the module path where the exporter knows it."""
-    text: str
-    applied: bool = True
-    """False: something that was left as it was."""
-
-
-class PassError(SparsetorchError):
-    """A pass failed: a fault of this package, not of the input."""
-
-
-class Pass(ABC):
-    """Rewrites one thing, in place, into an equal one."""
-
-    name: str
-
-    @abstractmethod
-    def run(self, graph: Graph) -> list[Note]:
-        """Edit `graph` wherever the pass applies."""
-
-    def requires(self, graph: Graph) -> bool:
-        """Whether there is anything to look at; cheap."""
-        return True
-
-    def ensures(self, graph: Graph) -> None:
-        """Check what must hold after the pass.
-
-        Raises:
-            PassError: where it does not.
-        """
+PASSES: tuple[Pass, ...] = (
+    reshapes.PASS,
+    layout.PASS,
+    gate_layers.PASS,
+    hard_swish.PASS,
+    clamps.PASS,
+    fold_constants.PASS,
+    fuse_activations.PASS,
+    depthwise.PASS,
+    padding.PASS,
+    average_pool.PASS,
+    pixel_shuffle.PASS,
+    mean_tail.PASS,
+    dead_code.PASS,
+)
+MOST_ROUNDS = 30
 
 
-def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Note, ...]:
-    """Run passes in order over the main graph, again and again until a whole round changes nothing.
+def repair(model: Model, passes: Sequence[Pass] = PASSES) -> tuple[Note, ...]:
+    """Rewrite a model, in place, into an equal one that fits XNNPACK's sparse path better.
 
     Args:
-        model: edited in place. On a failure it is as it was before.
-        passes: in the order in which they are to run.
+        model: dense; what is encoded already is left alone. Its inputs, outputs and signatures stay the same tensors.
+        passes: which repairs, in which order.
 
     Returns:
-        Notes of all changes in order, then, of the last round, what was left and why.
+        what was done, in order, then what could not be done and why.
 
     Raises:
-        PassError: naming the pass, and the passes that ran before.
+        RepairError: a repair failed, or left a graph that contradicts itself; names it and those that ran before.
     """
-    if not model.graphs:
-        return ()
-    before = model.copy()
+    done: list[Note] = []
+    undone: list[Note] = []
+    for graph in model.graphs:
+        why = _out_of_reach(model, graph)
+        if why is not None:
+            undone.append(Note("repair", "graph", graph.name or "", False, why))
+            continue
+        applied, refused = _settle(graph, passes)
+        done += applied
+        undone += refused
+    return (*done, *dict.fromkeys(undone))
+
+
+def _settle(graph: Graph, passes: Sequence[Pass]) -> tuple[list[Note], list[Note]]:
     done: list[Note] = []
     ran: list[str] = []
+    for _ in range(MOST_ROUNDS):
+        outcomes = [_apply(single, graph, ran) for single in passes]
+        done += [note for outcome in outcomes for note in outcome.notes if note.applied]
+        if not any(outcome.modified for outcome in outcomes):
+            return done, [note for outcome in outcomes for note in outcome.notes if not note.applied]
+    raise RepairError(f"the repairs do not come to an end: {', '.join(ran[-len(passes) :])} each undo the other's work")
+
+
+def _apply(single: Pass, graph: Graph, ran: list[str]) -> Outcome:
+    before = f"after {', '.join(dict.fromkeys(ran))}" if ran else "as the first"
+    wrong = single.requires(graph)
+    if wrong is not None:
+        raise RepairError(f"repair {single.name!r}, {before}, cannot work on this graph: {wrong}")
+    outputs = [(tensor, tensor.shape) for tensor in graph.outputs]
+    outcome = Outcome(single.name)
     try:
-        for _ in range(_MOST_ROUNDS):
-            left: list[Note] = []
-            changed = False
-            for one in passes:
-                if not one.requires(model.graphs[0]):
-                    continue
-                try:
-                    notes = one.run(model.graphs[0])
-                    applied = [note for note in notes if note.applied]
-                    if applied:
-                        remove_unused(model.graphs[0])
-                        check_order(model.graphs[0])
-                        one.ensures(model.graphs[0])
-                except Exception as error:
-                    earlier = ", ".join(ran) or "no other"
-                    raise PassError(
-                        f"repair: the pass {one.name} failed ({type(error).__name__}: {error}) after {earlier}"
-                        "; the model is as it was. This is a fault of sparsetorch: please report it with the model"
-                    ) from error
-                left += [note for note in notes if not note.applied]
-                if applied:
-                    ran.append(one.name)
-                    done += applied
-                    changed = True
-            if not changed:
-                if done:
-                    make_names_unique(model.graphs[0])
-                return (*done, *left)
-        raise PassError(f"repair: no end after {_MOST_ROUNDS} rounds of {', '.join(one.name for one in passes)}")
-    except PassError:
-        model.graphs, model.signatures = before.graphs, before.signatures
-        raise
+        single.run(graph, outcome)
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RepairError(
+            f"repair {single.name!r}, {before}, failed: {type(error).__name__}: {error}. Export without repairs, and report it."
+        ) from error
+    wrong = single.ensures(graph)
+    if wrong is None and [(tensor, tensor.shape) for tensor in graph.outputs] != outputs:
+        wrong = "it changed the graph's outputs"
+    if wrong is not None:
+        raise RepairError(f"repair {single.name!r}, {before}, left a broken graph: {wrong}. Report it.")
+    if outcome.modified:
+        ran.append(single.name)
+    return outcome
 
 
-def check_order(graph: Graph) -> None:
-    """Every value is there before it is read, and made once.
-
-    Raises:
-        PassError: naming the operator and the value.
-    """
-    made = set(map(id, graph.inputs))
-    for operator in graph.operators:
-        for value in operator.inputs:
-            if value is not None and value.data is None and id(value) not in made and not _is_state(graph, value):
-                raise PassError(f"{operator.name} reads {value.name!r}, which nothing before it makes")
-        for value in operator.outputs:
-            if id(value) in made:
-                raise PassError(f"{operator.name} makes {value.name!r} a second time")
-            made.add(id(value))
-    for value in graph.outputs:
-        if value.data is None and id(value) not in made:
-            raise PassError(f"the graph returns {value.name!r}, which nothing makes")
-
-
-def _is_state(graph: Graph, value: object) -> bool:
-    """A variable tensor, or an empty one: there without a producer."""
-    return bool(getattr(getattr(value, "fields", None), "isVariable", False)) or 0 in getattr(value, "shape", ())
+def _out_of_reach(model: Model, graph: Graph) -> str | None:
+    """Why no repair is tried on a graph."""
+    known: set[Tensor] = {*graph.inputs, *graph.outputs}
+    for signature in model.signatures:
+        if signature.graph is graph and any(
+            tensor not in known for _, tensor in (*signature.inputs, *signature.outputs)
+        ):
+            return "a signature names a value inside the graph"
+    for tensor in graph.tensors:
+        signature = tensor.fields.shapeSignature
+        if signature is not None and any(int(size) < 0 for size in signature):
+            return f"{tensor.name} has a shape that is only known at run time"
+    return None

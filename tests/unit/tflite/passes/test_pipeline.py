@@ -1,81 +1,149 @@
-"""The pipeline of passes: order, fixed point, failures that name the pass and leave the model as it was."""
+"""The loop around the passes: what it asks, what it blames, when it ends."""
 
+import numpy as np
 import pytest
 from graphs import OP, Net, classifier
 
-from sparsetorch.tflite import Graph, to_bytes
-from sparsetorch.tflite.passes import Note, Pass, PassError, repair, run_passes
+from sparsetorch.errors import RepairError
+from sparsetorch.tflite import Graph, Signature, Tensor, encode, from_bytes, to_bytes
+from sparsetorch.tflite.passes import PASSES, Outcome, Pass, repair
+from sparsetorch.tflite.passes import clamps as clamps_module
+from sparsetorch.tflite.passes.contract import is_sound
 
 
-class Rename(Pass):
-    """Puts a mark behind the name of the first operator's result, a few times."""
-
-    def __init__(self, name: str, times: int) -> None:
-        self.name, self.times = name, times
-
-    def run(self, graph: Graph) -> list[Note]:
-        value = graph.operators[0].outputs[0]
-        if value.name.count(self.name) >= self.times:
-            return [Note(self.name, value.name, "enough", applied=False)]
-        value.name += self.name
-        return [Note(self.name, value.name, "marked")]
-
-
-class Breaks(Pass):
-    """Leaves a value without a maker."""
-
-    name = "breaks"
-
-    def run(self, graph: Graph) -> list[Note]:
-        graph.operators.pop(0)
-        return [Note(self.name, "", "removed")]
-
-
-class Raises(Pass):
-    """Fails on its own."""
-
-    name = "raises"
-
-    def run(self, graph: Graph) -> list[Note]:
-        graph.operators[0].outputs[0].name = "half done"
-        raise IndexError("no such thing")
-
-
-def test_passes_run_in_order_until_nothing_changes() -> None:
-    model = classifier()
-    notes = run_passes(model, [Rename("+", 2), Rename("-", 1)])
-    assert [note.repair for note in notes] == ["+", "-", "+", "+", "-"]
-    assert [note.applied for note in notes] == [True, True, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("bad", "told"), [(Breaks(), "nothing before it makes"), (Raises(), "IndexError: no such thing")]
-)
-def test_a_failure_names_the_pass_and_those_before_and_leaves_the_model(bad: Pass, told: str) -> None:
-    model = classifier()
-    before = to_bytes(model)
-    with pytest.raises(PassError, match=f"the pass {bad.name} failed .*{told}.* after first"):
-        run_passes(model, [Rename("first", 1), bad])
-    assert to_bytes(model) == before
-
-
-def test_passes_without_an_end_are_stopped() -> None:
-    with pytest.raises(PassError, match="no end after 20 rounds of for ever"):
-        run_passes(classifier(), [Rename("for ever", 10**6)])
-
-
-def test_a_model_is_not_changed_through_its_copy() -> None:
+def gated() -> Net:
     net = Net()
-    x = net.pointwise(net.input(4, 3), 8)
-    net.output(net.pointwise(net.unary(OP.RELU6, x), 4))
-    model = net.model()
-    before = to_bytes(model)
-    assert repair(model.copy())
-    assert to_bytes(model) == before
+    net.output(net.pointwise(net.squeeze_excite(net.pointwise(net.input(5, 3), 8), "hard"), 4))
+    return net
 
 
-def test_what_is_right_already_is_left_alone() -> None:
-    model = classifier()
+def test_names_are_unique_and_match_their_files() -> None:
+    names = [single.name for single in PASSES]
+    assert len(set(names)) == len(names)
+    assert all(single.run.__module__ == f"sparsetorch.tflite.passes.{single.name}" for single in PASSES)
+
+
+def test_a_clean_graph_is_left_alone_byte_for_byte() -> None:
+    model = from_bytes(to_bytes(classifier()))
     before = to_bytes(model)
     assert repair(model) == ()
     assert to_bytes(model) == before
+
+
+def test_an_encoded_graph_is_read_and_not_damaged() -> None:
+    model = classifier(gate="hard")
+    encode(model)
+    repair(model)
+    assert not any(operator.name == "RELU_0_TO_1" for operator in model.graphs[0].operators)
+    assert sum(operator.name == "DENSIFY" for operator in model.graphs[0].operators) == 11
+
+
+def test_a_copy_is_not_touched() -> None:
+    model = gated().model()
+    kept = model.copy()
+    before = to_bytes(kept)
+    repair(model)
+    assert to_bytes(kept) == before
+
+
+def test_outputs_and_signatures_are_the_same_tensors() -> None:
+    net = gated()
+    model = net.model()
+    model.signatures = [Signature("serve", net.graph, [("x", net.graph.inputs[0])], [("y", net.graph.outputs[0])])]
+    output = net.graph.outputs[0]
+    assert repair(model)
+    assert net.graph.outputs == [output]
+    assert from_bytes(to_bytes(model)).signatures[0].outputs[0][1].name == output.name
+
+
+def test_a_signature_inside_the_graph_keeps_it_as_it_is() -> None:
+    net = gated()
+    model = net.model()
+    inner = next(operator for operator in net.graph.operators if operator.name == "RELU_0_TO_1").outputs[0]
+    model.signatures = [Signature("serve", net.graph, [], [("gate", inner)])]
+    (note,) = repair(model)
+    assert "a signature names a value inside the graph" in note.what
+
+
+def test_dynamic_shapes_keep_it_as_it_is() -> None:
+    net = gated()
+    net.graph.inputs[0].fields.shapeSignature = np.array([-1, 5, 5, 3], np.int32)
+    (note,) = repair(net.model())
+    assert not note.applied
+    assert "only known at run time" in note.what
+
+
+def break_it(graph: Graph, outcome: Outcome) -> None:
+    graph.operators.reverse()
+    outcome.modified = True
+
+
+def lose_an_output(graph: Graph, outcome: Outcome) -> None:
+    graph.outputs = [graph.operators[0].outputs[0]]
+
+
+def crash(graph: Graph, outcome: Outcome) -> None:
+    raise KeyError("CONV_9D")
+
+
+def restless(graph: Graph, outcome: Outcome) -> None:
+    outcome.modified = True
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (break_it, "repair 'wrong', after clamps, left a broken graph: .* reads .* before anything has written it"),
+        (lose_an_output, "repair 'wrong', after clamps, left a broken graph: it changed the graph's outputs"),
+        (crash, "repair 'wrong', after clamps, failed: KeyError: 'CONV_9D'"),
+        (restless, "do not come to an end"),
+    ],
+)
+def test_a_failure_names_the_pass_and_those_before_it(run: object, message: str) -> None:
+    with pytest.raises(RepairError, match=message):
+        repair(gated().model(), (clamps_module.PASS, Pass("wrong", run)))
+
+
+def test_what_a_pass_requires_is_asked_first() -> None:
+    asks = Pass("asks", lambda graph, outcome: None, requires=lambda graph: "no operators at all")
+    with pytest.raises(
+        RepairError, match="repair 'asks', as the first, cannot work on this graph: no operators at all"
+    ):
+        repair(gated().model(), (asks,))
+
+
+def test_a_damaged_graph_is_refused() -> None:
+    net = gated()
+    net.graph.operators.reverse()
+    with pytest.raises(RepairError, match="before anything has written it"):
+        repair(net.model())
+
+
+def test_soundness_worked_by_hand() -> None:
+    net = Net()
+    x = net.input(2, 1)
+    y = net.unary(OP.ABS, x)
+    net.output(y)
+    assert is_sound(net.graph) is None
+    net.graph.outputs = [Tensor("ghost", (1,))]
+    assert "returns 'ghost', which nothing writes" in (is_sound(net.graph) or "")
+    net.graph.operators.append(net.graph.operators[0])
+    assert "has a value already" in (is_sound(net.graph) or "")
+
+
+def test_a_constant_without_elements_is_sound() -> None:
+    net = Net()
+    x = net.unary(OP.ABS, net.mean(net.input(2, 1), axes=(0, 1, 2, 3)))
+    net.output(net.add(OP.RESHAPE, [x, net.tensor((0,), kind=2)], ()))
+    assert is_sound(net.graph) is None
+
+
+def test_dead_operators_and_tensors_go() -> None:
+    net = Net()
+    x = net.pointwise(net.input(4, 3), 4)
+    net.unary(OP.ABS, net.unary(OP.NEG, x))
+    net.output(x)
+    model = net.model()
+    repair(model)
+    assert [operator.name for operator in net.graph.operators] == ["CONV_2D"]
+    assert len(from_bytes(to_bytes(model)).graphs[0].tensors) == 4
