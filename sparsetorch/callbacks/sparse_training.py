@@ -9,16 +9,18 @@ from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 from torch.optim import Optimizer
 
 from sparsetorch.callbacks.averaging import check_order, mask_averages
+from sparsetorch.callbacks.input_shape import input_shape_of
 from sparsetorch.callbacks.ranks import check_ranks_agree
 from sparsetorch.callbacks.resume import ResumePoint
 from sparsetorch.errors import BadInputError, NotEligibleError
 from sparsetorch.masking.sparsifier import Sparsifier, Update
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.distribution import Distribution, Uniform
-from sparsetorch.sparsify.pattern import Pattern, Unstructured
+from sparsetorch.sparsify.pattern import Block, Pattern, Unstructured
 from sparsetorch.sparsify.plan import Plan, make_plan
 from sparsetorch.sparsify.policy import AllWeights, Policy
 from sparsetorch.sparsify.schedule import Schedule
+from sparsetorch.structured.rearrange import rearrange_filters
 
 _ALL_WEIGHTS, _UNIFORM, _UNSTRUCTURED = AllWeights(), Uniform(), Unstructured()
 
@@ -99,6 +101,8 @@ class SparseTraining(pl.Callback):
         sparsifier.load_state_dict(self._restored)
         self.step = int(self._restored.get("step", 0))
         if not self._restored:
+            if isinstance(self.pattern, Block) and self.pattern.rearrange:
+                rearrange_filters(pl_module, input_shape_of(trainer, pl_module), self.policy)
             sparsifier.start()
         self._restored = {}
         rank_zero_info(f"SparseTraining: {self.algorithm} on {len(sparsifier.layers)} layers; {self.plan}")
