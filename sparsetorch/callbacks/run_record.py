@@ -12,7 +12,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_utilities.core.rank_zero import rank_zero_warn
-from torch import Tensor
 
 from sparsetorch.analysis import Account, account
 from sparsetorch.callbacks.input_shape import first_tensor
@@ -124,4 +123,3 @@ def _account(module: torch.nn.Module, input_shape: list[int] | None) -> Account:
     except BadInputError as error:
         rank_zero_warn(f"summary: multiply-accumulates are not counted. {error}")
         return account(module)
-

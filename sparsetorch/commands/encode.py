@@ -13,10 +13,8 @@ exit codes: 0 written, and eligible on every asked target if its weights are spa
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-from sparsetorch.files import write_json
 from sparsetorch.tflite.storage import VALUES, Storage
 from sparsetorch.xnnpack import DEFAULT_TARGETS
 from sparsetorch.xnnpack.targets import find_targets
@@ -43,10 +41,9 @@ def run(args: argparse.Namespace) -> int:
     """Encode; see the module's description."""
     targets = tuple(target.name for target in find_targets(args.target or DEFAULT_TARGETS))
     from sparsetorch.exporter.encode_file import encode
-    from sparsetorch.report.export_table import print_report, stages
+    from sparsetorch.report.export_table import is_quiet, stages, tell
 
-    quiet = args.quiet or args.json == "-"
-    with stages(quiet) as progress:
+    with stages(is_quiet(args)) as progress:
         report = encode(
             args.file,
             args.output,
@@ -55,16 +52,4 @@ def run(args: argparse.Namespace) -> int:
             targets=targets,
             progress=progress,
         )
-    if not quiet:
-        print_report(report, "encode", "the file as it came")
-    if args.json is not None:
-        write_json(args.json, report.to_dict())
-    if report.meant_sparse and not report.verdict.eligible:
-        kept_off = [name for name, target in report.verdict.targets.items() if not target.eligible]
-        print(
-            f"sparsetorch encode: {args.output} is written, but its zeros gain no time on {', '.join(kept_off)}; "
-            f"`sparsetorch verify {args.output}` says why",
-            file=sys.stderr,
-        )
-        return 3
-    return 0
+    return tell(report, args, "encode", "the file as it came")

@@ -16,12 +16,11 @@ exit codes: 0 written, and eligible on every asked target if its weights are spa
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
+from typing import Any
 
 from sparsetorch.errors import BadInputError, UsageError
 from sparsetorch.exporter.preset import Preset, load_preset
-from sparsetorch.files import write_json
 from sparsetorch.tflite.storage import VALUES, Storage
 from sparsetorch.xnnpack import TARGETS
 
@@ -80,23 +79,21 @@ def _shape(text: str) -> tuple[int, ...]:
 def _chosen(args: argparse.Namespace) -> Preset:
     """The preset, with the flags that were given in its place."""
     preset = Preset() if args.preset is None else load_preset(args.preset)
-    given = {"values": args.values, "dense_values": args.dense_values, "dense_twin": args.dense_twin}
-    given |= {"clusters": args.clusters}
-    given |= {"targets": tuple(args.target) if args.target else None}
+    given = {key: getattr(args, key) for key in ("values", "dense_values", "clusters", "dense_twin")}
+    given["targets"] = tuple(args.target) if args.target else None
     return dataclasses.replace(preset, **{key: value for key, value in given.items() if value is not None})
 
 
-def _quantize(args: argparse.Namespace, mode: str) -> None:
-    """The quantized dense file beside the one exported, by the command for it."""
+def _quantize(args: argparse.Namespace, mode: str, quiet: bool) -> dict[str, Any]:
+    """The quantized dense file beside the one exported."""
     from sparsetorch.commands import quantize
 
-    beside = args.output.with_name(f"{args.output.stem}.int8{args.output.suffix}")
-    words = [str(args.output), "-o", str(beside), "--mode", mode]
-    words += [] if args.checkpoint is None else ["--checkpoint", str(args.checkpoint)]
-    words += [] if args.config is None else ["--config", str(args.config)]
     parser = argparse.ArgumentParser()
-    quantize.add_arguments(parser)
-    quantize.run(argparse.Namespace(**vars(parser.parse_args(words)), json=None, quiet=args.quiet or args.json == "-"))
+    quantize.add_arguments(parser)  # the defaults of that command
+    beside = args.output.with_name(f"{args.output.stem}.int8{args.output.suffix}")
+    chosen = parser.parse_args([str(args.output), "-o", str(beside), "--mode", mode])
+    chosen.checkpoint, chosen.config = args.checkpoint, args.config
+    return quantize.quantize_file(chosen, quiet)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -122,9 +119,9 @@ def run(args: argparse.Namespace) -> int:
         name = args.model
     if shape is None:
         raise BadInputError(f"{name}: the shape of its input is not known; give it with --input-shape C,H,W")
-    from sparsetorch.report.export_table import print_report, stages
+    from sparsetorch.report.export_table import is_quiet, stages, tell
 
-    quiet = args.quiet or args.json == "-"
+    quiet = is_quiet(args)
     with stages(quiet) as progress:
         report = export(
             module,
@@ -138,17 +135,5 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
         )
     if preset.quantize is not None:
-        _quantize(args, preset.quantize)
-    if not quiet:
-        print_report(report)
-    if args.json is not None:
-        write_json(args.json, report.to_dict())
-    if report.meant_sparse and not report.verdict.eligible:
-        kept_off = [name for name, target in report.verdict.targets.items() if not target.eligible]
-        print(
-            f"sparsetorch export: {args.output} is written, but its zeros gain no time on {', '.join(kept_off)}; "
-            f"`sparsetorch verify {args.output}` says why",
-            file=sys.stderr,
-        )
-        return 3
-    return 0
+        report = dataclasses.replace(report, quantized=_quantize(args, preset.quantize, quiet))
+    return tell(report, args, "export", "PyTorch")

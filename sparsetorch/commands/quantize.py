@@ -52,6 +52,16 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("full-int8 needs calibration images: either --checkpoint C or --images X.npy")
     if args.count < 1:
         raise UsageError(f"--count: found {args.count}, needed at least 1")
+    from sparsetorch.report.export_table import is_quiet
+
+    result = quantize_file(args, is_quiet(args))
+    if args.json is not None:
+        write_json(args.json, result)
+    return 0
+
+
+def quantize_file(args: argparse.Namespace, quiet: bool) -> dict[str, Any]:
+    """Quantize as the arguments say, print what came out unless `quiet`, and return it for JSON."""
     from sparsetorch.exporter.quantize import quantize
     from sparsetorch.report.export_table import stages
 
@@ -60,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
         from sparsetorch.exporter.source import load_data
 
         data = load_data(args.checkpoint, args.config)
-    quiet = args.quiet or args.json == "-"
     with stages(quiet) as progress:
         images = list(_images(args, data)) if args.mode == "full-int8" else []
         made = quantize(args.file, args.output, args.mode, images=images, percentile=args.percentile, progress=progress)
@@ -78,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
     }
     if not quiet:
         _print(result)
-    if args.json is not None:
-        write_json(args.json, result)
-    return 0
+    return result
 
 
 def _images(args: argparse.Namespace, data: Any) -> Iterable[Any]:
@@ -96,6 +103,9 @@ def _images(args: argparse.Namespace, data: Any) -> Iterable[Any]:
             raise BadInputError(f"{args.images}: found the shape {array.shape}, needed (N, C, H, W)")
         batches: Iterable[Any] = [array]
     else:
+        import torch
+
+        torch.manual_seed(0)  # the order of the training data: the same file every time
         batches = (batch[0] for batch in data.train_dataloader())
     count = 0
     for batch in batches:

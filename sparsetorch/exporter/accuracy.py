@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsetorch.errors import BadInputError
-from sparsetorch.exporter.interpreter import silenced
+from sparsetorch.exporter.interpreter import channels_last, open_file, run
 
 
 def top1(path: Path, batches: Iterable[tuple[Any, Any]], limit: int | None = None) -> tuple[float, int]:
@@ -21,12 +21,7 @@ def top1(path: Path, batches: Iterable[tuple[Any, Any]], limit: int | None = Non
     Raises:
         BadInputError: an output that is no row of classes, or no image at all.
     """
-    with silenced():
-        from ai_edge_litert.interpreter import Interpreter
-
-        interpreter = Interpreter(str(path), num_threads=1)
-        interpreter.allocate_tensors()
-    (entry,) = interpreter.get_input_details()
+    interpreter = open_file(path)
     result = interpreter.get_output_details()[0]
     if len(result["shape"]) != 2 or result["shape"][0] != 1:
         raise BadInputError(
@@ -37,11 +32,8 @@ def top1(path: Path, batches: Iterable[tuple[Any, Any]], limit: int | None = Non
         for image, label in zip(np.asarray(images), np.asarray(labels), strict=True):
             if seen == limit:
                 return hits / seen, seen
-            interpreter.set_tensor(
-                entry["index"], np.ascontiguousarray(image.transpose(1, 2, 0)[None]).astype(np.float32)
-            )
-            interpreter.invoke()
-            hits += int(interpreter.get_tensor(result["index"]).argmax() == label)
+            scores = run(interpreter, [channels_last(image[None]).astype(np.float32)])[0]
+            hits += int(scores.argmax() == label)
             seen += 1
     if not seen:
         raise BadInputError("accuracy: found no image")

@@ -1,6 +1,5 @@
 """Ranges of activations: what a float .tflite computes for calibration images. Needs no torch."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsetorch.errors import BadInputError
-from sparsetorch.exporter.interpreter import silenced
+from sparsetorch.exporter.interpreter import computed_values, open_file, run
 from sparsetorch.tflite import load
 
 Array = npt.NDArray[Any]
@@ -38,25 +37,9 @@ def activation_ranges(path: Path, images: Iterable[Array], percentile: float = 1
     """
     if not 50.0 < percentile <= 100.0:
         raise BadInputError(f"percentile: found {percentile!r}, needed more than 50 and at most 100")
-    with silenced(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that keeping all tensors takes memory, which is wanted here
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-        interpreter = Interpreter(
-            str(path),
-            num_threads=1,
-            # A delegate keeps what it computes inside to itself.
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-            experimental_preserve_all_tensors=True,
-        )
-        interpreter.allocate_tensors()
+    interpreter = open_file(path, keep_all=True)
     (entry,) = interpreter.get_input_details()
     computed = {tensor.name for tensor in load(path).tensors if tensor.data is None}
-    details = [
-        detail
-        for detail in interpreter.get_tensor_details()
-        if detail["dtype"] == np.float32 and detail["name"] in computed
-    ]
     lows: dict[str, list[float]] = {}
     highs: dict[str, list[float]] = {}
     for image in images:
@@ -64,17 +47,12 @@ def activation_ranges(path: Path, images: Iterable[Array], percentile: float = 1
             raise BadInputError(
                 f"calibration: found an image of {tuple(image.shape)}, the file takes {tuple(entry['shape'])}"
             )
-        interpreter.set_tensor(entry["index"], image.astype(np.float32))
-        interpreter.invoke()
-        for detail in details:
-            try:
-                values = interpreter.get_tensor(detail["index"])
-            except ValueError:  # nothing was computed there: an operator inside of the delegate
-                continue
-            if values.size:
+        run(interpreter, [image.astype(np.float32)])
+        for name, values in computed_values(interpreter):
+            if name in computed and values.size:
                 low, high = np.percentile(values, [100.0 - percentile, percentile])
-                lows.setdefault(detail["name"], []).append(float(low))
-                highs.setdefault(detail["name"], []).append(float(high))
+                lows.setdefault(name, []).append(float(low))
+                highs.setdefault(name, []).append(float(high))
     if not lows:
         raise BadInputError("calibration: found no image, needed at least one")
     if percentile == 100.0:

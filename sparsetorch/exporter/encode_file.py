@@ -1,18 +1,16 @@
 """Encode a .tflite file that something else has made: Keras, TFMOT, another converter. Needs neither torch nor TensorFlow."""
 
 import contextlib
-import gzip
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, SparsetorchError, WrongNumbersError
-from sparsetorch.exporter.interpreter import Array, check_storage, compare_files, random_inputs
-from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
-from sparsetorch.files import check_writable, write_atomically
-from sparsetorch.tflite import Model, Storage, decode, load, to_bytes
+from sparsetorch.exporter.interpreter import Array, compare_files, open_file, random_inputs
+from sparsetorch.exporter.outcome import ExportReport, as_file, described, encode_safely, write_checked
+from sparsetorch.files import check_writable
+from sparsetorch.tflite import Model, Storage, decode, load
 from sparsetorch.tflite.passes import repair
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
 
@@ -50,7 +48,6 @@ def encode(
     check_writable(target)
     progress("reading")
     before = load(source)
-    inputs = random_inputs(source)
     chosen = Storage() if storage is None else storage
     with _sense(source):
         plain = decode(before)
@@ -58,20 +55,19 @@ def encode(
         notes = repair(plain) if repairs else ()
         progress("sparse encoding")
         model, encoded, refused = encode_safely(plain, chosen, targets)
+        inputs = random_inputs(before.graphs[0].inputs)
     progress("comparison with the file as it came")
-    content, original = to_bytes(model), source.read_bytes()
-    rounded = chosen.rounds
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-        trial = _trial(content, Path(folder, "trial.tflite"))
-        if rounded:
-            check_storage(trial, _trial(to_bytes(decode(model)), Path(folder, "plain.tflite")), inputs)
-            _check(_trial(to_bytes(plain), Path(folder, "repaired.tflite")), source, inputs)
-            errors = compare_files(trial, source, inputs)
-        else:
-            errors = _check(trial, source, inputs)
-    write_atomically(target, content)
-    written = ExportedFile(str(target), len(content), _gzipped(content), tuple(errors), chosen.values)
-    came = ExportedFile(str(source), len(original), _gzipped(original), (), _values(before))
+    try:
+        open_file(source)
+    except (RuntimeError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise BadInputError(f"{source}: LiteRT does not load it ({first}), so nothing can be compared") from None
+    if chosen.rounds:  # nothing else would tell a wrong repair from what rounding costs
+        with as_file(plain) as repaired:
+            _check(repaired, source, inputs)
+    check = compare_files if chosen.rounds else _check
+    came = described(str(source), source.read_bytes(), (), _values(before))  # before it may be written over
+    written = write_checked(model, target, chosen, inputs, lambda file: check(file, source, inputs))
     return ExportReport(written, None, encoded, verify(target, targets), notes, refused, came)
 
 
@@ -88,7 +84,7 @@ def _sense(source: Path) -> Iterator[None]:
         ) from error
 
 
-def _check(path: Path, source: Path, inputs: list[list[Array]]) -> list[float]:
+def _check(path: Path, source: Path, inputs: Sequence[Sequence[Array]]) -> list[float]:
     errors = compare_files(path, source, inputs)
     if not max(errors, default=0.0) <= _TOLERANCE:
         raise WrongNumbersError(
@@ -96,15 +92,6 @@ def _check(path: Path, source: Path, inputs: list[list[Array]]) -> list[float]:
             "Nothing was written."
         )
     return errors
-
-
-def _trial(content: bytes, path: Path) -> Path:
-    path.write_bytes(content)
-    return path
-
-
-def _gzipped(content: bytes) -> int:
-    return len(gzip.compress(content, 9, mtime=0))
 
 
 def _values(model: Model) -> str:

@@ -13,7 +13,7 @@ import torch
 from ai_edge_litert import schema_py_generated as schema
 from torch import nn
 
-from sparsetorch.exporter.interpreter import channels_last, silenced
+from sparsetorch.exporter.interpreter import channels_last, computed_values, open_file, relative_difference, run
 from sparsetorch.tflite import load
 from sparsetorch.xnnpack.layers import module_of
 
@@ -41,7 +41,9 @@ def first_difference(module: nn.Module, path: Path, image: Array) -> str | None:
         a sentence, or None where every named layer agrees (the difference comes behind the last of them).
     """
     known = _module_outputs(module, image)
-    values = _values(path, image)
+    interpreter = open_file(path, keep_all=True)
+    run(interpreter, [channels_last(image)])
+    values = dict(computed_values(interpreter))
     for index, operator in enumerate(load(path).graphs[0].operators):
         weight = operator.inputs[1] if len(operator.inputs) > 1 else None
         where = None if weight is None else module_of(weight.name)
@@ -49,9 +51,7 @@ def first_difference(module: nn.Module, path: Path, image: Array) -> str | None:
         if where is None or value is None:
             continue
         fused = _FUSED.get(getattr(operator.options, "fusedActivationFunction", 0), lambda value: value)
-        nearest = min(
-            (_difference(value, fused(other)) for other in known if other.shape == value.shape), default=float("inf")
-        )
+        nearest = min((relative_difference(value, fused(other)) for other in known), default=float("inf"))
         if nearest > _CLOSE:
             return f"the first layer that differs is {where} (operator {index}, {operator.name}), by {nearest:.1e}"
     return None
@@ -74,32 +74,3 @@ def _module_outputs(module: nn.Module, image: Array) -> list[Array]:
         for handle in handles:
             handle.remove()
     return found
-
-
-def _values(path: Path, image: Array) -> dict[str, Array]:
-    """Every float32 value that a file computes, by name; TFLite's own kernels, which keep them all."""
-    with silenced():
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-        interpreter = Interpreter(
-            str(path),
-            num_threads=1,
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-            experimental_preserve_all_tensors=True,
-        )
-        interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], channels_last(image))
-    interpreter.invoke()
-    found = {}
-    for detail in interpreter.get_tensor_details():
-        if detail["dtype"] == np.float32:
-            try:
-                found[detail["name"]] = interpreter.get_tensor(detail["index"])
-            except ValueError:  # nothing was computed there
-                continue
-    return found
-
-
-def _difference(value: Array, other: Array) -> float:
-    scale = float(np.abs(other).max(initial=0.0)) or 1.0
-    return float(np.abs(value.astype(np.float64) - other).max(initial=0.0)) / scale

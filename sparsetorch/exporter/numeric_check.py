@@ -1,5 +1,6 @@
 """Does the file compute what the PyTorch module computes? Asked of the file itself, loaded by the LiteRT interpreter."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from sparsetorch.errors import WrongNumbersError
-from sparsetorch.exporter.interpreter import channels_last, run_file
+from sparsetorch.exporter.interpreter import channels_last, open_file, relative_difference, run
 from sparsetorch.exporter.torch_to_onnx import run_outputs
 
 Array = npt.NDArray[np.float32]
@@ -53,23 +54,12 @@ def check_numbers(path: Path, expected: Reference, tolerance: float = TOLERANCE)
     Raises:
         WrongNumbersError: naming the outputs that differ, or that the file does not run.
     """
-    errors = [0.0] * len(expected.outputs[0])
-    for image, outputs in zip(expected.inputs, expected.outputs, strict=True):
-        try:
-            found = run_file(path, [channels_last(image)])
-        except (RuntimeError, ValueError) as error:
-            raise WrongNumbersError(f"the converted file does not run: {str(error).splitlines()[0]}") from error
-        if len(found) != len(outputs):
-            raise WrongNumbersError(f"the converted file has {len(found)} outputs, the PyTorch module {len(outputs)}")
-        for index, (theirs, ours) in enumerate(zip(found, outputs, strict=True)):
-            errors[index] = max(errors[index], _relative_error(theirs, ours))
-    wrong = {index: error for index, error in enumerate(errors) if not error <= tolerance}
-    if wrong:
-        told = ", ".join(f"output {index} by {error:.1e}" for index, error in wrong.items())
-        raise WrongNumbersError(
-            f"the converted file differs from PyTorch: {told} (relative; allowed {tolerance:.0e}). Nothing was written."
-        )
-    return errors
+    try:
+        interpreter = open_file(path)
+        found = [run(interpreter, [channels_last(image)]) for image in expected.inputs]
+    except (RuntimeError, ValueError) as error:
+        raise WrongNumbersError(f"the converted file does not run: {str(error).splitlines()[0]}") from error
+    return _compare(found, expected, tolerance, "the converted file", _difference)
 
 
 def check_onnx(path: Path, expected: Reference) -> list[float]:
@@ -85,26 +75,39 @@ def check_onnx(path: Path, expected: Reference) -> list[float]:
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    errors = [0.0] * len(expected.outputs[0])
-    for image, outputs in zip(expected.inputs, expected.outputs, strict=True):
-        for index, (found, wanted) in enumerate(zip(session.run(None, {name: image}), outputs, strict=True)):
-            scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
-            errors[index] = max(
-                errors[index], float(np.abs(found.astype(np.float64) - wanted).max(initial=0.0)) / scale
-            )
-    wrong = {index: error for index, error in enumerate(errors) if not error <= TOLERANCE}
+    found = [session.run(None, {name: image}) for image in expected.inputs]
+    return _compare(found, expected, TOLERANCE, "the ONNX graph", relative_difference)
+
+
+def _compare(
+    found: Sequence[Sequence[Array]],
+    expected: Reference,
+    tolerance: float,
+    what: str,
+    difference: Callable[[Array, Array], float],
+) -> list[float]:
+    """Per output, the largest difference over all inputs.
+
+    Raises:
+        WrongNumbersError: more outputs or fewer, or a difference beyond the tolerance; NaN is one.
+    """
+    counts = {len(values) for values in found}
+    if counts != {len(expected.outputs[0])}:
+        raise WrongNumbersError(f"{what} has {counts.pop()} outputs, the PyTorch module {len(expected.outputs[0])}")
+    errors = [
+        max(difference(values[index], wanted[index]) for values, wanted in zip(found, expected.outputs, strict=True))
+        for index in range(len(expected.outputs[0]))
+    ]
+    wrong = {index: error for index, error in enumerate(errors) if not error <= tolerance}
     if wrong:
         told = ", ".join(f"output {index} by {error:.1e}" for index, error in wrong.items())
-        raise WrongNumbersError(f"the ONNX graph differs from PyTorch: {told} (relative; allowed {TOLERANCE:.0e})")
+        raise WrongNumbersError(
+            f"{what} differs from PyTorch: {told} (relative; allowed {tolerance:.0e}). Nothing was written."
+        )
     return errors
 
 
-def _relative_error(found: Array, expected: Array) -> float:
-    """Infinite where the shapes cannot be matched."""
-    channels_last = np.moveaxis(expected, 1, -1) if expected.ndim > 2 else expected
-    if found.shape == channels_last.shape:
-        expected = channels_last
-    elif found.shape != expected.shape:
-        return float("inf")
-    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
-    return float(np.abs(found.astype(np.float64) - expected).max(initial=0.0)) / scale
+def _difference(found: Array, wanted: Array) -> float:
+    """Of a .tflite, which has maps channels last where PyTorch has them channels first."""
+    last = np.moveaxis(wanted, 1, -1) if wanted.ndim > 2 else wanted
+    return relative_difference(found, last if found.shape == last.shape else wanted)

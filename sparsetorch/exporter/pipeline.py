@@ -1,10 +1,9 @@
-"""The road from a module to a file: ONNX, TFLite, names, sparse encoding, verdict, numbers, rename.
+"""The road from a module to a file: ONNX, TFLite, names, repairs, sparse encoding, verdict, numbers, rename.
 
 The module is left as it is: weights, masks, mode and random state are not touched. A file appears under its name only
 after it has been loaded, run and compared with PyTorch.
 """
 
-import gzip
 import math
 import os
 import tempfile
@@ -15,19 +14,19 @@ import torch
 from torch import nn
 
 from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
-from sparsetorch.exporter.interpreter import channels_last, check_storage
+from sparsetorch.exporter.interpreter import channels_last
 from sparsetorch.exporter.locate import first_difference
 from sparsetorch.exporter.names import name_values, name_weights
 from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_onnx, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
-from sparsetorch.exporter.outcome import ExportedFile, ExportReport, encode_safely
+from sparsetorch.exporter.outcome import ExportReport, as_file, encode_safely, write_checked
 from sparsetorch.exporter.torch_to_onnx import output_names, torch_to_onnx
-from sparsetorch.files import check_writable, write_atomically
+from sparsetorch.files import check_writable
 from sparsetorch.masking import permanent_copy
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
-from sparsetorch.tflite import Model, Signature, Storage, decode, from_bytes, to_bytes
+from sparsetorch.tflite import Model, Signature, Storage, from_bytes
 from sparsetorch.tflite.passes import Note, repair
 from sparsetorch.tflite.unique_names import make_names_unique
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
@@ -68,7 +67,7 @@ def export(
     twin = _twin_path(target, dense_twin)
     plain = permanent_copy(module).eval().cpu().float()
     if sparsity is not None:
-        _prune_once(plain, sparsity)
+        prune_once(plain, sparsity)
     progress("PyTorch")
     expected = reference(plain, shape)
     with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
@@ -88,11 +87,17 @@ def export(
     chosen = Storage() if storage is None else storage
     sparse, encoded, refused = encode_safely(dense, chosen, leave_zeros_out=encode)
     progress("comparison with PyTorch")
+    inputs = [[channels_last(image)] for image in expected.inputs]
     try:
-        with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
-            check_numbers(_trial(dense, Path(folder, "dense.tflite")), expected)
-            twin_file = None if twin is None else _write(dense, twin, expected)
-            model_file = _write(sparse, target, expected, chosen)
+        twin_file = None
+        if twin is not None:
+            twin_file = write_checked(dense, twin, Storage(), inputs, lambda file: check_numbers(file, expected))
+        elif chosen.rounds:  # nothing else would tell a wrong conversion from what rounding costs
+            with as_file(dense) as file:
+                check_numbers(file, expected)
+        # What rounding costs is told and not judged.
+        allowed = math.inf if chosen.rounds else TOLERANCE
+        model_file = write_checked(sparse, target, chosen, inputs, lambda file: check_numbers(file, expected, allowed))
     except WrongNumbersError as error:
         raise WrongNumbersError(f"{error} {_cause(plain, converted, expected, repairs)}") from error
     return ExportReport(
@@ -126,7 +131,13 @@ def _twin_path(path: Path, dense_twin: bool | str | os.PathLike[str]) -> Path | 
     return check_writable(twin)
 
 
-def _prune_once(module: nn.Module, sparsity: float) -> None:
+def prune_once(module: nn.Module, sparsity: float) -> None:
+    """Prune a plain network's 1x1 convolutions by magnitude, in place.
+
+    Raises:
+        BadInputError: a sparsity outside [0, 1).
+        NotEligibleError: no such layer.
+    """
     check_sparsity(sparsity)
     layers = Conv1x1().select(module)
     if not layers:
@@ -137,39 +148,13 @@ def _prune_once(module: nn.Module, sparsity: float) -> None:
             weight.masked_fill_(~magnitude_mask(weight, sparsity), 0.0)
 
 
-def _write(model: Model, path: Path, expected: Reference, storage: Storage | None = None) -> ExportedFile:
-    """Write beside `path`, load and compare that very file, then rename it into place.
-
-    Values rounded to float16 or int8 differ from PyTorch by what the rounding costs, which is told and not judged. What is
-    proven of such a file is that it computes what its rounded weights say.
-    """
-    content = to_bytes(model)
-    values = "float32" if storage is None else storage.values
-    rounded = storage is not None and storage.rounds
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        trial = Path(folder, "trial.tflite")
-        trial.write_bytes(content)
-        if rounded:
-            inputs = [[channels_last(image)] for image in expected.inputs]
-            check_storage(trial, _trial(decode(model), Path(folder, "plain.tflite")), inputs)
-        errors = check_numbers(trial, expected, math.inf if rounded else TOLERANCE)
-    write_atomically(path, content)
-    return ExportedFile(str(path), len(content), len(gzip.compress(content, 9, mtime=0)), tuple(errors), values)
-
-
 def _cause(module: nn.Module, converted: Model, expected: Reference, repairs: tuple[Note, ...]) -> str:
     """Where the numbers went wrong: in a repair, or in which layer of what the converter made."""
-    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
-        path = _trial(converted, Path(folder, "converted.tflite"))
+    with as_file(converted) as file:
         try:
-            check_numbers(path, expected)
+            check_numbers(file, expected)
         except WrongNumbersError:
-            told = first_difference(module, path, expected.inputs[-1])
+            told = first_difference(module, file, expected.inputs[-1])
             return f"In what the converter made, {told or 'every layer agrees: it is what follows the last one'}."
     applied = ", ".join(dict.fromkeys(note.repair for note in repairs if note.applied))
     return f"What the converter made is right; a repair ({applied or 'none ran'}) or the encoding is not: please report it."
-
-
-def _trial(model: Model, path: Path) -> Path:
-    path.write_bytes(to_bytes(model))
-    return path

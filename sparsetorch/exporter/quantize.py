@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.exporter.calibrate import Range, activation_ranges
-from sparsetorch.exporter.interpreter import run_file, silenced
+from sparsetorch.exporter.interpreter import open_file, run, silenced
 from sparsetorch.files import check_writable, write_atomically
 from sparsetorch.tflite import Model, Signature, decode, load, save
 from sparsetorch.tflite.encode import OUTPUT_AXIS
@@ -93,7 +93,7 @@ def quantize(
         progress("running the file")
         content = made.read_bytes()
         try:
-            run_file(made, [np.zeros(tensor.shape, np.float32) for tensor in model.graphs[0].inputs])
+            run(open_file(made), [np.zeros(tensor.shape, np.float32) for tensor in model.graphs[0].inputs])
         except (RuntimeError, ValueError) as error:
             raise BadInputError(f"the quantized file does not run: {str(error).splitlines()[0]}") from error
         write_atomically(target, content)

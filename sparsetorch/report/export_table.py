@@ -1,6 +1,8 @@
 """What `sparsetorch export` shows: stages while it works, sizes and the verdict when it is done."""
 
+import argparse
 import contextlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sparsetorch.exporter.outcome import ExportReport
+from sparsetorch.files import write_json
 
 _WORTH_A_LINE = 0.3
 """Share of zeros above which a layer other than a 1x1 convolution that stays dense is told."""
@@ -30,7 +33,29 @@ def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda stage: status.update(f"{stage} ...")
 
 
-def print_report(report: ExportReport, command: str = "export", reference: str = "PyTorch") -> None:
+def tell(report: ExportReport, args: argparse.Namespace, command: str, reference: str) -> int:
+    """Print and write what a command did, as its arguments ask; its exit code, 3 where zeros gain nothing on some target."""
+    if not is_quiet(args):
+        print_report(report, command, reference)
+    if args.json is not None:
+        write_json(args.json, report.to_dict())
+    kept_off = [name for name, target in report.verdict.targets.items() if not target.eligible]
+    if not (report.meant_sparse and kept_off):
+        return 0
+    print(
+        f"sparsetorch {command}: {args.output} is written, but its zeros gain no time on {', '.join(kept_off)}; "
+        f"`sparsetorch verify {args.output}` says why",
+        file=sys.stderr,
+    )
+    return 3
+
+
+def is_quiet(args: argparse.Namespace) -> bool:
+    """Whether a command prints nothing but its JSON."""
+    return bool(args.quiet) or args.json == "-"
+
+
+def print_report(report: ExportReport, command: str, reference: str) -> None:
     """Sizes, numeric errors against `reference`, encoded layers, and a verdict per target; on standard output."""
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:

@@ -44,7 +44,7 @@ def _seconds(script: str, folder: Path, *arguments: str) -> float:
 
 
 @pytest.mark.slow
-def test_an_export_is_much_faster_than_a_stock_conversion(tmp_path: Path) -> None:
+def test_an_export_is_three_times_as_fast_as_a_stock_conversion(tmp_path: Path) -> None:
     samples = np.random.default_rng(0).random((20, 128, 128, 3), dtype=np.float32)
     np.save(tmp_path / "calibration_image_sample_data_20x128x128x3_float32.npy", samples)
     _seconds(_ONNX, tmp_path)
@@ -55,5 +55,4 @@ def test_an_export_is_much_faster_than_a_stock_conversion(tmp_path: Path) -> Non
         f"\nMobileNetV2 224: export {ours:.1f} s ({peak:.0f} MiB), stock conversion {stock:.1f} s, ratio {stock / ours:.1f}"
     )
     assert (tmp_path / "stock" / "model_float32.tflite").is_file()
-    # 3.6 to 4.3 on a quiet machine; what else runs on a shared one hurts the shorter of the two more.
-    assert stock >= 2 * ours
+    assert stock >= 3 * ours

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import sparsetorch
 from sparsetorch.errors import BadInputError, WrongNumbersError
 from sparsetorch.exporter import pipeline
-from sparsetorch.exporter.interpreter import run_file
+from sparsetorch.exporter.interpreter import open_file, run
 from sparsetorch.exporter.onnx_to_tflite import convert_all
 from sparsetorch.exporter.torch_to_onnx import torch_to_onnx
 from sparsetorch.tflite import load
@@ -142,7 +142,7 @@ def test_pitfall_17_hard_swish_stays_one_operator_and_gates_are_repaired(stub: o
 def test_pitfall_18_the_written_file_has_been_loaded_and_run(stub: object, tmp_path: Path) -> None:
     stub("even")  # type: ignore[operator]
     export("even", tmp_path)
-    outputs = run_file(tmp_path / "m.tflite", [np.zeros((1, 32, 32, 3), np.float32)])
+    outputs = run(open_file(tmp_path / "m.tflite"), [np.zeros((1, 32, 32, 3), np.float32)])
     assert [value.shape for value in outputs] == [(1, 5), (1, 2)]
     assert [name for name, _ in load(tmp_path / "m.tflite").signatures[0].outputs] == ["classes", "offsets"]
 

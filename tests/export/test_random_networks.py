@@ -8,7 +8,7 @@ from random_networks import SIZE, random_network
 import sparsetorch
 from sparsetorch.exporter import pipeline
 from sparsetorch.exporter.onnx_to_tflite import convert_all
-from sparsetorch.exporter.pipeline import _prune_once
+from sparsetorch.exporter.pipeline import prune_once
 from sparsetorch.exporter.torch_to_onnx import torch_to_onnx
 
 NETWORKS = 20
@@ -20,7 +20,7 @@ def test_random_networks_are_exported_right(tmp_path: Path, monkeypatch: pytest.
     sources = []
     for seed in range(NETWORKS):
         network = random_network(seed)
-        _prune_once(network, 0.85)
+        prune_once(network, 0.85)
         torch_to_onnx(network, (1, 3, SIZE, SIZE), tmp_path / f"{seed}.onnx")
         sources.append(tmp_path / f"{seed}.onnx")
     converted = dict(enumerate(convert_all(sources)))

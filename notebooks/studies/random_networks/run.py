@@ -20,7 +20,7 @@ import sparsetorch
 from sparsetorch.errors import SparsetorchError
 from sparsetorch.exporter import pipeline
 from sparsetorch.exporter.onnx_to_tflite import convert_all
-from sparsetorch.exporter.pipeline import _prune_once
+from sparsetorch.exporter.pipeline import prune_once
 from sparsetorch.exporter.torch_to_onnx import torch_to_onnx
 
 COLUMNS = ["seed", "values", "status", "error_dense", "error", "eligible", "spmm", "repairs", "bytes_dense", "bytes"]
@@ -33,7 +33,7 @@ def convert(seeds: list[int], folder: Path) -> dict[int, bytes]:
     """The converter's graphs of many networks, TensorFlow loaded once."""
     for seed in seeds:
         network = random_network(seed)
-        _prune_once(network, 0.85)
+        prune_once(network, 0.85)
         torch_to_onnx(network, (1, 3, SIZE, SIZE), folder / f"{seed}.onnx")
     return dict(zip(seeds, convert_all([folder / f"{seed}.onnx" for seed in seeds])))
 
