@@ -18,7 +18,7 @@ from sparsetorch.exporter.interpreter import channels_last
 from sparsetorch.exporter.locate import first_difference
 from sparsetorch.exporter.names import name_values, name_weights
 from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_onnx, reference
-from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
+from sparsetorch.exporter.onnx_to_tflite import Converter
 from sparsetorch.exporter.outcome import ExportReport, as_file, encode_safely, write_checked
 from sparsetorch.exporter.torch_to_onnx import output_names, torch_to_onnx
 from sparsetorch.files import check_writable
@@ -68,14 +68,15 @@ def export(
     plain = permanent_copy(module).eval().cpu().float()
     if sparsity is not None:
         prune_once(plain, sparsity)
-    progress("PyTorch")
-    expected = reference(plain, shape)
-    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder, Converter() as converter:
+        progress("PyTorch")
+        expected = reference(plain, shape)
         progress("ONNX")
         torch_to_onnx(plain, shape, Path(folder, "model.onnx"))
         onnx_errors = check_onnx(Path(folder, "model.onnx"), expected)
         progress("TFLite")
-        dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
+        (content,) = converter.convert(Path(folder, "model.onnx"))
+    dense = from_bytes(content, "the converted model")
     progress("repairs")
     name_weights(dense.graphs[0], plain)
     name_values(dense.graphs[0])
