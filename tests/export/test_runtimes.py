@@ -80,6 +80,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, lis
         inputs = random_inputs(plain)
         np.save(folder / f"kinds-{values}.npy", inputs[0])
         made[f"kinds-{values}"] = (folder / f"kinds-{values}.tflite", outputs(plain, *inputs)[0].ravel().tolist())
+    model = classifier(sparsity=0.9, tail=lambda net, x: net.dense(net.mean(net.pointwise(x, 300)), 600))
+    entries = encode(model, storage=Storage("int8", split=True))
+    assert sum(entry.name.endswith(("/0:200", "/200:400", "/400:600")) for entry in entries) == 3
+    save(model, folder / "split.tflite")
+    plain = decode(model)
+    made["split"] = (folder / "split.tflite", outputs(plain, *random_inputs(plain))[0].ravel().tolist())
     return made
 
 
