@@ -19,7 +19,9 @@ class RandomSparseNet:
         self.random = np.random.default_rng(seed)
         self.faults = faults
         """Chance that a place gets something that does not fit."""
-        self.sparsity = float(self.random.choice([0.5, 0.66, 0.7, 0.8, 0.85, 0.9], p=[0.08, 0.07, 0.15, 0.25, 0.25, 0.2]))
+        self.sparsity = float(
+            self.random.choice([0.5, 0.66, 0.7, 0.8, 0.85, 0.9], p=[0.08, 0.07, 0.15, 0.25, 0.25, 0.2])
+        )
         self.net = Net(self.sparsity, seed)
         self.extra: list[Tensor] = []
 

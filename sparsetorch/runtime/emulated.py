@@ -15,12 +15,10 @@ from sparsetorch.errors import BadInputError, CannotObserveError
 from sparsetorch.runtime.cache import install, installed
 from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.worker import ModelJob, WorkerResult, run_worker
-from sparsetorch.xnnpack.revisions import XNNPACK_2026_08
 
 LITERT = "2.3.0"
 PROCESSOR = "Nehalem"
 """The last Intel generation without AVX."""
-REVISION = XNNPACK_2026_08
 QEMU = "qemu-x86_64"
 _LIBRARY = Path("ai_edge_litert") / "libLiteRt.so"
 _INSTALL_LIMIT = 600.0
@@ -48,7 +46,9 @@ def install_library() -> tuple[Path, bool]:
         except (ProcessFailedError, ProcessTimeoutError) as error:
             said = error.errors.splitlines() if isinstance(error, ProcessFailedError) else []
             told = next((line for line in said if line.startswith("ERROR")), said[-1] if said else str(error))
-            raise BadInputError(f"pip could not install ai-edge-litert {LITERT}: {told}. It needs the network once.") from error
+            raise BadInputError(
+                f"pip could not install ai-edge-litert {LITERT}: {told}. It needs the network once."
+            ) from error
         if not (folder / _LIBRARY).is_file():
             raise BadInputError(f"ai-edge-litert {LITERT} holds no {_LIBRARY} for this platform.")
 
@@ -69,8 +69,11 @@ def observe_operators(jobs: Sequence[ModelJob], folder: Path) -> WorkerResult:
         )
     worker = Path(__file__).with_name("profile_worker.py")
     # The interpreter itself, not a virtual environment's link to it: qemu starts the file that it is given.
-    words = [qemu, "-cpu", PROCESSOR, os.path.realpath(sys.executable), "-I", "-S", worker]
-    extra = {"library": str(root / _LIBRARY), "versions": {"ai-edge-litert": LITERT, QEMU: f"{_version(qemu)} -cpu {PROCESSOR}"}}
+    words: list[str | Path] = [qemu, "-cpu", PROCESSOR, os.path.realpath(sys.executable), "-I", "-S", worker]
+    extra = {
+        "library": str(root / _LIBRARY),
+        "versions": {"ai-edge-litert": LITERT, QEMU: f"{_version(qemu)} -cpu {PROCESSOR}"},
+    }
     return run_worker(words, jobs, folder, extra=extra, limit=_MODEL_LIMIT)
 
 
@@ -82,7 +85,9 @@ def _find_qemu() -> str:
         )
     qemu = shutil.which(QEMU)
     if qemu is None:
-        raise CannotObserveError(f"{QEMU} is not installed; on Debian and Ubuntu: apt-get install qemu-user. Or use --observe wasm.")
+        raise CannotObserveError(
+            f"{QEMU} is not installed; on Debian and Ubuntu: apt-get install qemu-user. Or use --observe wasm."
+        )
     return qemu
 
 

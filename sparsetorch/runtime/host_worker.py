@@ -72,7 +72,7 @@ def _run(job: dict[str, Any], index: int, model: dict[str, Any]) -> Any:
             values.tofile(file)
             kept.append({"name": detail["name"], "dtype": values.dtype.name, "file": str(file)})
         outputs.append(kept)
-    _say("model", model=index, init_ms=init_ms, operators=None, outputs=outputs, denormal=denormal)
+    _say("model", model=index, init_ms=init_ms, outputs=outputs, denormal=denormal)
     return interpreter
 
 
@@ -81,7 +81,7 @@ def main(path: str) -> None:
     from importlib.metadata import version
 
     job = json.loads(Path(path).read_text())
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2) if not job.get("debug") else None  # LiteRT writes its banner there
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # LiteRT writes its banner there
     _say("version", parts={"ai-edge-litert": version("ai-edge-litert")})
     loaded = {}
     for index, model in enumerate(job["models"]):

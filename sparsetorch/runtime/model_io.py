@@ -1,21 +1,13 @@
-"""What goes into a model and what comes out, as arrays: random inputs, and matching outputs of runtimes that name and order
-them differently."""
+"""What goes into a model and what comes out of it, for runtimes that name and order inputs and outputs differently."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sparsetorch.errors import BadInputError
+from sparsetorch.exporter.interpreter import Array, relative_difference
 from sparsetorch.tflite.model import Model, Tensor
-
-Array = npt.NDArray[Any]
-
-SETS = 3
-"""Random inputs a model is compared on: two in [0, 1) as images are, one normal as normalised images are."""
 
 
 @dataclass(frozen=True)
@@ -55,36 +47,6 @@ def _slots(model: Model, tensors: Sequence[Tensor], side: str) -> list[Slot]:
     return [Slot(tensor, tuple(dict.fromkeys([tensor.name, named.get(tensor, tensor.name)]))) for tensor in tensors]
 
 
-def random_inputs(model: Model, sets: int = SETS) -> list[list[Array]]:
-    """`sets` lists of one array per input: uniform in [0, 1), the last normal; integers over the range of small images.
-
-    Raises:
-        BadInputError: an input whose type has no numbers, or one without a fixed size.
-    """
-    random = np.random.default_rng(0)
-    made = []
-    for number in range(sets):
-        normal = number == sets - 1 and sets > 1
-        made.append([_random(slot.tensor, random, normal) for slot in inputs_of(model)])
-    return made
-
-
-def _random(tensor: Tensor, random: np.random.Generator, normal: bool) -> Array:
-    kind = tensor.dtype
-    if kind is None or kind.kind not in "fiub":
-        raise BadInputError(f"input {tensor.name!r} is {tensor.type_name}: no random numbers of that type can be fed to it")
-    if any(size < 1 for size in tensor.shape):
-        raise BadInputError(f"input {tensor.name!r} has the shape {list(tensor.shape)}: it has no fixed size to run with")
-    if kind.kind == "f":
-        values = random.standard_normal(tensor.shape) if normal else random.random(tensor.shape)
-        return values.astype(kind)
-    if kind.kind == "b":
-        return random.random(tensor.shape) < 0.5
-    limits = np.iinfo(kind)
-    low, high = (limits.min, limits.max) if kind.itemsize == 1 else (0, 9)  # wider integers are indices, mostly
-    return random.integers(low, high, tensor.shape, kind, endpoint=True)
-
-
 @dataclass(frozen=True)
 class Output:
     """One output as a runtime wrote it."""
@@ -119,14 +81,7 @@ def read_outputs(slots: Sequence[Slot], outputs: Sequence[Output]) -> list[Array
 
 
 def relative_error(found: Sequence[Array] | None, expected: Sequence[Array]) -> float:
-    """Largest |difference| over outputs, each relative to its own largest |value|; infinite where something is missing."""
+    """The largest `relative_difference` over all outputs; infinite where something is missing."""
     if found is None or len(found) != len(expected):
         return float("inf")
-    worst = 0.0
-    for ours, theirs in zip(found, expected, strict=True):
-        if ours.size == 0:
-            continue
-        scale = float(np.abs(theirs).max()) or 1.0
-        error = float(np.abs(ours - theirs).max()) / scale
-        worst = max(worst, error if np.isfinite(error) else float("inf"))
-    return worst
+    return max(map(relative_difference, found, expected), default=0.0)

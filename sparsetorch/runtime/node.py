@@ -49,7 +49,9 @@ def find_node() -> Node:
         if version[0] >= OLDEST and npm:
             return Node(path, npm, version)
         told = f"found {'.'.join(map(str, version))} at {path}" + ("" if npm else ", without npm")
-    raise CannotObserveError(f"Node.js {OLDEST} or later with npm is needed to run WebAssembly here; {told}. To get it, {_ADVICE}.")
+    raise CannotObserveError(
+        f"Node.js {OLDEST} or later with npm is needed to run WebAssembly here; {told}. To get it, {_ADVICE}."
+    )
 
 
 def _machine() -> tuple[Path | None, tuple[str, ...]]:

@@ -1,6 +1,6 @@
 """What a runtime showed, as plain values."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -31,27 +31,29 @@ class Counts:
 class Observation:
     """One model in one runtime."""
 
-    runtime: str
     version: str
-    """Every part that had a say: the runtime, its XNNPACK, the machine it ran on."""
+    """Every part that had a say: the runtime, what ran it, the machine."""
     taken: bool | None
-    """Whether every 1x1 convolution that should ran sparse, and right; None where the runtime does not tell."""
+    """Whether every sparse-encoded 1x1 convolution ran sparse, with the right numbers; None where the runtime cannot tell."""
     spmm: int | None
+    """Sparse matrix multiplications seen; None where the runtime names no operators, or does not load the file."""
     operators: dict[str, int]
-    """XNNPACK operator name -> how many ran; empty where the runtime names none."""
+    """XNNPACK operator name -> how often it ran in one inference; empty where the runtime names none."""
     max_rel_error: float | None
-    """Largest |difference| from the reference over all outputs and inputs, relative to the largest |value|; None: not run."""
-    predicted: Counts | None = None
-    """What the rules of that runtime's XNNPACK revision predict."""
-    counts: Counts | None = None
-    errors: dict[str, float | None] = field(default_factory=dict)
-    """`max_rel_error` of each engine that ran; None for one that does not load the file."""
+    """Largest |difference| from the reference over all outputs and inputs, relative to the largest |value| of the output;
+    None where the file does not load, or gives values that are no numbers."""
+    errors: dict[str, float | None]
+    """`max_rel_error` of each engine in the runtime."""
+    expected: Counts | None
+    """What the rules of that runtime's XNNPACK revision expect."""
+    counts: Counts | None
+    wrong: tuple[str, ...] = ()
+    """Which engines gave wrong numbers, in words."""
     disagreements: tuple[str, ...] = ()
-    """Where prediction and observation differ: empty is what should be."""
+    """Where rules and observation differ, in words: empty is what should be."""
     notes: tuple[str, ...] = ()
+    """What this runtime could not show, and which one can."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        fields = asdict(self)
-        del fields["runtime"]
-        return fields | {"disagreements": list(self.disagreements), "notes": list(self.notes)}
+        return asdict(self) | {name: list(getattr(self, name)) for name in ("wrong", "disagreements", "notes")}

@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 _GRACE = 2.0
 """Seconds between asking a process group to end and ending it."""
@@ -37,7 +36,9 @@ def describe_exit(code: int) -> str:
 
 
 @contextlib.contextmanager
-def _running(words: Sequence[str], errors: int, environment: dict[str, str] | None) -> Iterator[subprocess.Popen[bytes]]:
+def _running(
+    words: Sequence[str], errors: int, environment: dict[str, str] | None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own, the whole of which is gone when the block is left, however it is left."""
     process = subprocess.Popen(
         words,
@@ -104,11 +105,3 @@ def output(words: Sequence[str], *, limit: float, environment: dict[str, str] | 
         ProcessTimeoutError, ProcessFailedError.
     """
     return "\n".join(lines(words, silence=limit, total=limit, environment=environment))
-
-
-def resolve_program(name: str) -> Path | None:
-    """The file of a program on the search path, links followed; None if there is none."""
-    import shutil
-
-    found = shutil.which(name)
-    return None if found is None else Path(found)

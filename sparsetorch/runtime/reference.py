@@ -1,19 +1,17 @@
-"""The numbers that a runtime has to give: those of this computer's LiteRT without XNNPACK.
+"""The numbers that a runtime has to give: those of the same weights stored densely, in LiteRT's own kernels on this computer.
 
-Its own kernels unpack sparse weights and never take the sparse path, on any processor, so an error of that path cannot be in
-both.
+Without sparse encoding and without XNNPACK no error of the sparse path, of the encoding or of DENSIFY can be in both.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsetorch.errors import BadInputError
-from sparsetorch.runtime.model_io import Array, outputs_of, read_outputs
-from sparsetorch.runtime.worker import ModelJob, run_worker
-
-HOST_WORKER = (sys.executable, "-m", "sparsetorch.runtime.host_worker")
+from sparsetorch.exporter.interpreter import Array
+from sparsetorch.runtime import host
+from sparsetorch.runtime.model_io import outputs_of, read_outputs
+from sparsetorch.runtime.worker import ModelJob
+from sparsetorch.tflite import decode, save
 
 
 @dataclass(frozen=True)
@@ -22,15 +20,24 @@ class Reference:
 
     outputs: list[list[Array]]
     denormal: float = 0.0
-    """Share of denormal numbers among all values that the model computes, of the worst set."""
+    """Share of denormal numbers among all values that the model computes, of the worst set: they are slow everywhere."""
     failure: str | None = None
 
 
 def references(jobs: Sequence[ModelJob], folder: Path) -> list[Reference]:
-    """Run every model on its inputs."""
-    result = run_worker(list(HOST_WORKER), jobs, folder, extra={"delegate": False, "denormals": True})
+    """Run every model, decoded, on its inputs.
+
+    Raises:
+        BadInputError: damaged sparsity metadata.
+        CannotObserveError: LiteRT does not start.
+    """
+    decoded = [
+        ModelJob(folder / f"decoded-{number}.tflite", decode(job.model), job.inputs) for number, job in enumerate(jobs)
+    ]
+    for job in decoded:
+        save(job.model, job.path)
     made = []
-    for job, found in zip(jobs, result.models, strict=True):
+    for job, found in zip(decoded, host.run_plain(decoded, folder).models, strict=True):
         outputs = [read_outputs(outputs_of(job.model), one) for one in found.outputs]
         whole = [one for one in outputs if one is not None]
         if found.failure is not None or len(whole) != len(job.inputs):
@@ -38,15 +45,3 @@ def references(jobs: Sequence[ModelJob], folder: Path) -> list[Reference]:
         else:
             made.append(Reference(whole, found.denormal or 0.0))
     return made
-
-
-def reference(job: ModelJob, folder: Path) -> Reference:
-    """Run one model.
-
-    Raises:
-        BadInputError: it does not run here.
-    """
-    (found,) = references([job], folder)
-    if found.failure is not None:
-        raise BadInputError(f"{job.path}: LiteRT does not run it on this computer ({found.failure}), so nothing can be compared")
-    return found

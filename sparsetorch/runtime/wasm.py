@@ -13,14 +13,13 @@ from pathlib import Path
 
 from sparsetorch.errors import BadInputError, CannotObserveError
 from sparsetorch.runtime.cache import install, installed
+from sparsetorch.runtime.model_io import inputs_of, outputs_of
 from sparsetorch.runtime.node import Node, find_node
 from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.worker import ModelJob, Timing, WorkerResult, run_worker
-from sparsetorch.xnnpack.revisions import XNNPACK_2023_06
+from sparsetorch.tflite import Model
 
 SCRIPTS = Path(__file__).parent / "js"
-NAMES_REVISION = XNNPACK_2023_06
-"""The rules that tfjs-tflite goes by."""
 _MANIFESTS = ("package.json", "package-lock.json")
 _INSTALL_LIMIT = 600.0
 
@@ -46,7 +45,16 @@ def install_packages() -> tuple[Path, bool]:
         for name in _MANIFESTS:
             shutil.copy(SCRIPTS / name, folder / name)
         # No scripts: the packages need none. No peers: tfjs-tflite's is TensorFlow.js, which its module does not need.
-        words = [*node.npm, "ci", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        words = [
+            *node.npm,
+            "ci",
+            "--ignore-scripts",
+            "--legacy-peer-deps",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            str(folder),
+        ]
         try:
             output(words, limit=_INSTALL_LIMIT)
         except ProcessFailedError as error:
@@ -83,6 +91,12 @@ def observe_operators(jobs: Sequence[ModelJob], folder: Path) -> WorkerResult:
         CannotObserveError: not installed, or it does not start.
     """
     return run_worker([find_node().path, SCRIPTS / "operators.cjs", packages()], jobs, folder)
+
+
+def litert_takes(model: Model) -> bool:
+    """Whether LiteRT.js can be fed: its tensors are float32, int32 and uint8."""
+    types = {slot.tensor.type_name for slot in [*inputs_of(model), *outputs_of(model)]}
+    return types <= {"float32", "int32", "uint8"}
 
 
 def run_litert(

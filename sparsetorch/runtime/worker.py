@@ -4,7 +4,8 @@ A worker (JavaScript under Node, Python for LiteRT) gets a folder with `job.json
 inputs, how often to run. It answers on standard output, one JSON object a line:
 
     {"event": "version", "parts": {name: version}}
-    {"event": "model", "model": 0, "init_ms": 12.3, "operators": {name: count} | null, "outputs": [[{name, dtype, file}]]}
+    {"event": "model", "model": 0, "init_ms": 12.3, "outputs": [[{name, dtype, file}]]}
+     and where the runtime profiles: "operators": {name: count}, or "profile": "TFLite's summary of all runs"
     {"event": "failed", "model": 0, "message": "..."}
     {"event": "round", "round": 0, "ms": {"0": 1.23, "1": 0.98}}
 
@@ -20,9 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from sparsetorch.errors import CannotObserveError
-from sparsetorch.runtime.model_io import Array, Output, inputs_of
+from sparsetorch.exporter.interpreter import Array, random_inputs
+from sparsetorch.runtime.model_io import Output, inputs_of
 from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, lines
+from sparsetorch.runtime.profile import delegate_operators
 from sparsetorch.tflite.model import Model
+from sparsetorch.tflite.read import load
 
 LOAD_LIMIT = 120.0
 """Seconds that a runtime may take over one model without a word: loading and a few runs."""
@@ -65,6 +69,16 @@ class ModelJob:
     path: Path
     model: Model
     inputs: list[list[Array]]
+
+    @classmethod
+    def read(cls, path: str | Path, sets: int = 3) -> "ModelJob":
+        """A file with `sets` sets of random inputs.
+
+        Raises:
+            BadInputError: no TFLite file, or inputs for which no values can be drawn.
+        """
+        model = load(path)
+        return cls(Path(path), model, random_inputs(model.graphs[0].inputs, sets))
 
 
 @dataclass(frozen=True)
@@ -150,9 +164,7 @@ def _write_job(folder: Path, jobs: Sequence[ModelJob], timing: Timing, extra: di
     return path
 
 
-def _take(
-    line: str, waiting: list[int], result: WorkerResult, done: set[int], progress: Callable[[int], None]
-) -> None:
+def _take(line: str, waiting: list[int], result: WorkerResult, done: set[int], progress: Callable[[int], None]) -> None:
     if not line.startswith('{"event"'):
         return  # chatter of a library that writes to standard output
     event = json.loads(line)
@@ -169,6 +181,10 @@ def _take(
     if event["event"] == "failed":
         model.failure = event["message"]
         return
-    model.init_ms, model.operators = event["init_ms"], event["operators"]
+    model.init_ms, model.operators = event["init_ms"], event.get("operators")
+    if "profile" in event:
+        model.operators = delegate_operators(event["profile"], len(event["outputs"]))
     model.denormal = event.get("denormal")
-    model.outputs = [[Output(one["name"], one["dtype"], Path(one["file"])) for one in one_set] for one_set in event["outputs"]]
+    model.outputs = [
+        [Output(one["name"], one["dtype"], Path(one["file"])) for one in one_set] for one_set in event["outputs"]
+    ]

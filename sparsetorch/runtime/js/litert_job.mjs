@@ -53,7 +53,7 @@ export async function runJob(litert, job, host) {
   for (const [index, model] of job.models.entries()) {
     try {
       const one = await load(model, job, litert, host);
-      host.say({event: 'model', model: index, init_ms: one.init_ms, operators: null, outputs: await numbers(one, index, host)});
+      host.say({event: 'model', model: index, init_ms: one.init_ms, outputs: await numbers(one, index, host)});
       if (job.runs) {
         loaded.push({index, one});
       } else {
