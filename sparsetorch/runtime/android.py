@@ -7,6 +7,7 @@ The file, its inputs and the program go to a folder of their own under /data/loc
 Options: LiteRT f674577 tflite/tools/benchmark/benchmark_tflite_model.cc GetFlags, benchmark_model.cc.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -16,16 +17,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sparsetorch.errors import CannotObserveError
+from sparsetorch.exporter.interpreter import Array
 from sparsetorch.runtime.model_io import Output, inputs_of, outputs_of
 from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.profile import delegate_operators
 from sparsetorch.runtime.worker import ModelJob, ModelResult, Timing, WorkerResult
+from sparsetorch.tflite.model import element_count
 
 PROGRAM = "SPARSETORCH_BENCHMARK_MODEL"
 _PLACE = "/data/local/tmp"
 _LIMIT = 600.0
 _TIMINGS = re.compile(r"Inference timings in us: Init: ([\d.e+]+), .*Inference \(avg\): ([\d.e+]+)")
-_RUNS = re.compile(r"^count=(\d+) ", re.MULTILINE)
+_RUNS = re.compile(r"^(?:INFO: )?count=(\d+) ", re.MULTILINE)
 
 
 def observe_operators(
@@ -58,10 +61,20 @@ def observe_operators(
                 averages[index] = average
             progress(index + 1)
     finally:
-        phone.shell(f"rm -rf {place}")
+        with contextlib.suppress(CannotObserveError):  # the phone is gone, and that is being told
+            phone.shell(f"rm -rf {place}")
     if timing is not None:
         result.rounds.append(averages)
     return result
+
+
+def parts() -> dict[str, str]:
+    """Part -> version, of the phone and the program.
+
+    Raises:
+        CannotObserveError: no adb, no phone, or no benchmark_model.
+    """
+    return _Phone.find().versions(_program())
 
 
 def _program() -> Path:
@@ -107,13 +120,22 @@ class _Phone:
 
     def shell(self, command: str, limit: float = 60) -> str:
         """Run a command on the phone; what it wrote, standard error included."""
-        return output([self.adb, "-s", self.serial, "shell", f"{command} 2>&1"], limit=limit)
+        return self._call("shell", f"{command} 2>&1", limit=limit)
 
     def push(self, source: Path, target: str) -> None:
-        output([self.adb, "-s", self.serial, "push", str(source), target], limit=_LIMIT)
+        """Copy a file to the phone."""
+        self._call("push", str(source), target, limit=_LIMIT)
 
     def pull(self, source: str, target: Path) -> None:
-        output([self.adb, "-s", self.serial, "pull", source, str(target)], limit=_LIMIT)
+        """Copy a file from the phone."""
+        self._call("pull", source, str(target), limit=_LIMIT)
+
+    def _call(self, *words: str, limit: float) -> str:
+        try:
+            return output([self.adb, "-s", self.serial, *words], limit=limit)
+        except (ProcessFailedError, ProcessTimeoutError) as error:
+            said = _last_error(error.errors) if isinstance(error, ProcessFailedError) and error.errors else str(error)
+            raise CannotObserveError(f"adb {words[0]} failed on {self.serial}: {said}") from error
 
     def versions(self, program: Path) -> dict[str, str]:
         names = ("ro.product.model", "ro.build.version.release", "ro.product.cpu.abi")
@@ -126,39 +148,32 @@ def _run(phone: _Phone, place: str, job: ModelJob, folder: Path, timing: Timing)
     model = ModelResult()
     average: float | None = None
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        phone.push(job.path, f"{place}/model.tflite")
-        for number, arrays in enumerate(job.inputs):
-            once = Timing(runs=1, threads=timing.threads) if number else timing
-            said = phone.shell(_command(phone, place, job, arrays, folder, once), limit=_LIMIT)
-            found = _TIMINGS.search(said)
-            if found is None:
-                model.failure = f"benchmark_model did not run it: {_last_error(said)}"
-                break
-            if number == 0:
-                model.init_ms, average = float(found[1]) / 1e3, float(found[2]) / 1e3
-                runs = int(_RUNS.findall(said)[-1]) if _RUNS.search(said) else 1
-                model.operators = delegate_operators(said, runs)
-            target = folder / f"out-{number}.bin"
-            phone.pull(f"{place}/output.bin", target)
-            model.outputs.append(_split(job, target))
-    except (ProcessFailedError, ProcessTimeoutError) as error:
-        said = error.errors if isinstance(error, ProcessFailedError) else ""
-        model.failure = f"adb: {error}" + (f": {_last_error(said)}" if said else "")
+    phone.push(job.path, f"{place}/model.tflite")
+    for number, arrays in enumerate(job.inputs):
+        once = Timing(runs=1, threads=timing.threads) if number else timing
+        said = phone.shell(f"{_command(phone, place, job, arrays, folder, once)} || true", limit=_LIMIT)
+        found = _TIMINGS.search(said)
+        if found is None:
+            model.failure = f"benchmark_model did not run it: {_last_error(said)}"
+            break
+        if number == 0:
+            model.init_ms, average = float(found[1]) / 1e3, float(found[2]) / 1e3
+            runs = int(_RUNS.findall(said)[-1]) if _RUNS.search(said) else 1
+            model.operators = delegate_operators(said, runs)
+        target = folder / f"out-{number}.bin"
+        phone.pull(f"{place}/output.bin", target)
+        model.outputs.append(_split(job, target))
     return model, average
 
 
-def _command(phone: _Phone, place: str, job: ModelJob, arrays: Sequence[object], folder: Path, timing: Timing) -> str:
-    import numpy as np
-
+def _command(phone: _Phone, place: str, job: ModelJob, arrays: Sequence[Array], folder: Path, timing: Timing) -> str:
     names, shapes, files = [], [], []
     for at, (slot, array) in enumerate(zip(inputs_of(job.model), arrays, strict=True)):
-        values = np.asarray(array)
         file = folder / f"in-{at}.bin"
-        file.write_bytes(values.tobytes())
+        file.write_bytes(array.tobytes())
         phone.push(file, f"{place}/{file.name}")
         names.append(slot.tensor.name)
-        shapes.append(",".join(map(str, values.shape)))
+        shapes.append(",".join(map(str, array.shape)))
         files.append(f"{slot.tensor.name.replace(':', chr(92) + ':')}:{place}/{file.name}")
     options = {
         "graph": f"{place}/model.tflite",
@@ -184,7 +199,7 @@ def _split(job: ModelJob, file: Path) -> list[Output]:
     for at, slot in enumerate(outputs_of(job.model)):
         dtype = slot.tensor.dtype
         name = "float32" if dtype is None else dtype.name
-        size = (4 if dtype is None else dtype.itemsize) * max(1, _product(slot.tensor.shape))
+        size = (4 if dtype is None else dtype.itemsize) * element_count(slot.tensor.shape)
         part = file.with_name(f"{file.stem}-{at}.bin")
         part.write_bytes(whole[start : start + size])
         start += size
@@ -192,14 +207,7 @@ def _split(job: ModelJob, file: Path) -> list[Output]:
     return outputs
 
 
-def _product(shape: Sequence[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
-
-
 def _last_error(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    marked = [line for line in lines if line.startswith("ERROR") or "rror:" in line]
+    marked = [line for line in lines if "error" in line.lower()]
     return (marked or lines or ["it said nothing"])[-1][:300]

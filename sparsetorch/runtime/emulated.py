@@ -61,20 +61,32 @@ def observe_operators(jobs: Sequence[ModelJob], folder: Path) -> WorkerResult:
     Raises:
         CannotObserveError: not installed, or it does not start.
     """
+    qemu, library = _find_qemu(), _library()
+    worker = Path(__file__).with_name("profile_worker.py")
+    # The interpreter itself, not a virtual environment's link to it: qemu starts the file that it is given.
+    words: list[str | Path] = [qemu, "-cpu", PROCESSOR, os.path.realpath(sys.executable), "-I", "-S", worker]
+    extra = {"library": str(library), "versions": parts()}
+    return run_worker(words, jobs, folder, extra=extra, limit=_MODEL_LIMIT)
+
+
+def parts() -> dict[str, str]:
+    """Part -> version.
+
+    Raises:
+        CannotObserveError: not installed.
+    """
     qemu = _find_qemu()
+    _library()
+    return {"ai-edge-litert": LITERT, QEMU: f"{_version(qemu)} -cpu {PROCESSOR}"}
+
+
+def _library() -> Path:
     root = installed(folder_name())
     if root is None:
         raise CannotObserveError(
             "the emulated runtime is not installed; `sparsetorch runtime install emulated` does it (once, 30 MB from PyPI)"
         )
-    worker = Path(__file__).with_name("profile_worker.py")
-    # The interpreter itself, not a virtual environment's link to it: qemu starts the file that it is given.
-    words: list[str | Path] = [qemu, "-cpu", PROCESSOR, os.path.realpath(sys.executable), "-I", "-S", worker]
-    extra = {
-        "library": str(root / _LIBRARY),
-        "versions": {"ai-edge-litert": LITERT, QEMU: f"{_version(qemu)} -cpu {PROCESSOR}"},
-    }
-    return run_worker(words, jobs, folder, extra=extra, limit=_MODEL_LIMIT)
+    return root / _LIBRARY
 
 
 def _find_qemu() -> str:

@@ -4,6 +4,7 @@ On x86 with AVX XNNPACK never takes its sparse path (XNNPACK 75db3c0 src/configs
 no operators anywhere: it times and it computes, but whether the path was taken has to be seen in another runtime.
 """
 
+import contextlib
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -46,3 +47,12 @@ def has_avx() -> bool:
     except OSError:
         return True
     return any("avx" in line.split() for line in described.splitlines() if line.startswith("flags"))
+
+
+def processor() -> str:
+    """Model name, as far as the system tells."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -113,7 +113,7 @@ def _observation(name: str, job: ModelJob, reference: Reference, runs: Sequence[
         errors=errors,
         expected=None,
         counts=None,
-        wrong=tuple(f"{one.engine}: {one.trouble}" for one in comparisons if not one.right),
+        wrong=tuple(f"{one.engine}: {one.trouble}{_as_expected(one)}" for one in comparisons if not one.right),
         disagreements=tuple(words for one in comparisons for words in one.disagreements),
         notes=_notes(name, job, comparisons),
     )
@@ -148,6 +148,10 @@ def _notes(name: str, job: ModelJob, comparisons: Sequence[Comparison]) -> tuple
             )
         return tuple(notes)
     return ()
+
+
+def _as_expected(one: Comparison) -> str:
+    return f", as the rules expect: {one.prediction.unsafe[0]}" if one.prediction and one.prediction.unsafe else ""
 
 
 def _finite(error: float | None) -> float | None:

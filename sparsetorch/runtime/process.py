@@ -81,18 +81,22 @@ def lines(
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while True:
-                patience = min(silence, end - time.monotonic())
-                if patience <= 0 or not selector.select(patience):
-                    told = f"no answer in {silence:.0f} s" if patience > 0 else f"not done in {total:.0f} s"
-                    raise ProcessTimeoutError(told)
+                left = end - time.monotonic()
+                if left <= 0 or not selector.select(min(silence, left)):
+                    raise ProcessTimeoutError(
+                        f"no answer in {silence:.0f} s" if silence < left else f"not done in {total:.0f} s"
+                    )
                 chunk = os.read(process.stdout.fileno(), 1 << 16)
                 if not chunk:
                     break
                 *whole, rest = (rest + chunk).split(b"\n")
                 yield from (line.decode("utf-8", "replace") for line in whole)
-        code = process.wait(_GRACE)
         if rest:
             yield rest.decode("utf-8", "replace")
+        try:
+            code = process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            raise ProcessTimeoutError("it closed its output and went on") from None
         if code != 0:
             errors.seek(0)
             raise ProcessFailedError(code, errors.read().decode("utf-8", "replace"))
