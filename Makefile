@@ -44,14 +44,15 @@ $(CONSTRAINTS):
 # One pip call for everything: onnx2tf pins numpy, protobuf, onnx and TensorFlow exactly, and a second call would undo it.
 $(DEMO)/ready: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(DEMO)
-	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export]'
+	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export,runtime]'
 	touch $@
 
-# A second LiteRT beside the one that onnx2tf pins: exported files have to run in both.
+# The runtimes that the tests observe files in lie inside the environment: nothing is downloaded when tests run. `emulated` brings
+# a second LiteRT beside the one that onnx2tf pins (exported files have to run in both) and needs qemu-user.
 $(TEST)/ready: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export,dev]'
-	$(TEST)/bin/pip install --quiet --disable-pip-version-check --no-deps --target $(TEST)/litert-2.3 ai-edge-litert==2.3.0
+	SPARSETORCH_RUNTIMES=$(CURDIR)/$(TEST)/runtimes $(TEST)/bin/sparsetorch runtime install wasm emulated
 	touch $@
 
 $(ONNX2TF2)/ready: constraints/onnx2tf2-python3.12.txt

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sparsetorch.exporter.encode_file import encode
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.exporter.quantize import quantize
+    from sparsetorch.runtime.verify import verify
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.magnitude import Magnitude
     from sparsetorch.sparsify.pattern import NM, Block, Unstructured
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sparsetorch.sparsify.rigl import SET, SNFS, RigL, Static
     from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay, StepList, ThreeStep
     from sparsetorch.tflite.storage import Storage
-    from sparsetorch.xnnpack.verdict import Verdict, verify
+    from sparsetorch.xnnpack.verdict import Verdict
 
 _HOME = {
     "SparseTraining": "sparsetorch.callbacks.sparse_training",
@@ -53,7 +54,7 @@ _HOME = {
     "export": "sparsetorch.exporter.pipeline",
     "quantize": "sparsetorch.exporter.quantize",
     "Storage": "sparsetorch.tflite.storage",
-    "verify": "sparsetorch.xnnpack.verdict",
+    "verify": "sparsetorch.runtime.verify",
     "Verdict": "sparsetorch.xnnpack.verdict",
 }
 

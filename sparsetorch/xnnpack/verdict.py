@@ -5,9 +5,9 @@ answer is no, and the reason names the revision.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparsetorch.tflite.model import Model
 from sparsetorch.tflite.read import load
@@ -18,6 +18,9 @@ from sparsetorch.xnnpack.reasons import Reason, reasons
 from sparsetorch.xnnpack.revisions import CURRENT, Revision
 from sparsetorch.xnnpack.subgraph import Node
 from sparsetorch.xnnpack.targets import DEFAULT_TARGETS, Target, find_targets
+
+if TYPE_CHECKING:
+    from sparsetorch.runtime.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Verdict:
     expected_spmm: int
     """1x1 convolutions that would run as sparse matrix multiplications where the path is on."""
     layers: tuple[Layer, ...]
+    observed: "dict[str, Observation]" = field(default_factory=dict)
+    """Runtime -> what was seen there, where it was asked for."""
 
     @property
     def eligible(self) -> bool:
@@ -81,7 +86,7 @@ class Verdict:
             "reasons": list(fields["reasons"]),
             "expected_spmm": self.expected_spmm,
             "layers": list(fields["layers"]),
-        }
+        } | ({"observed": {name: one.to_dict() for name, one in self.observed.items()}} if self.observed else {})
 
 
 @dataclass(frozen=True)

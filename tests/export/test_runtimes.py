@@ -11,10 +11,12 @@ import pytest
 from graphs import OP, VALID, Net, classifier, options
 from tflite_run import outputs, random_inputs
 
+from sparsetorch.runtime import emulated
+from sparsetorch.runtime.cache import runtimes_folder
 from sparsetorch.tflite import Model, Storage, Tensor, decode, encode, save
 
-NEWER = Path(sys.prefix) / "litert-2.3"
-"""Where `make test` installs it."""
+NEWER = runtimes_folder() / emulated.folder_name()
+"""LiteRT 2.3, which `make test` installs for the emulated runtime."""
 
 _RUN = """
 import json, os, sys
