@@ -35,6 +35,12 @@ def stored_axis(axis: int, rank: int) -> int:
     return _LAST.index(axis) if rank == 4 else axis
 
 
+def _tensor(name: str, shape: tuple[int, ...], kind: int) -> Tensor:
+    """With the empty quantization that TensorFlow's converter writes: it counts in the file's size."""
+    fields = schema.TensorT(hasRank=True)
+    return Tensor(name, shape, kind, quantization=schema.QuantizationParametersT(), fields=fields)
+
+
 class Builder:
     """The graph so far. Values are asked for by their ONNX names."""
 
@@ -45,6 +51,7 @@ class Builder:
         self.shapes: dict[str, tuple[int, ...]] = {}
         """Of every computed value, as ONNX has it."""
         self._values: dict[str, Tensor] = {}
+        self._shared: dict[tuple[tuple[int, ...], int, bytes], Tensor] = {}
         self._count = 0
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -92,12 +99,12 @@ class Builder:
     def tensor(self, shape: Sequence[int], kind: int = TYPE.FLOAT32, name: str | None = None) -> Tensor:
         """A new computed tensor."""
         self._count += 1
-        made = Tensor(name or f"value_{self._count}", tuple(int(size) for size in shape), kind)
+        made = _tensor(name or f"value_{self._count}", tuple(int(size) for size in shape), kind)
         self.graph.tensors.append(made)
         return made
 
     def constant(self, values: Any, name: str | None = None) -> Tensor:
-        """A new constant as it is; doubles become float32, 64-bit integers 32-bit ones."""
+        """A constant, of 32 bits; equal ones without a name are one, as converters have it."""
         array = np.asarray(values)
         kinds = {
             "f": (np.float32, TYPE.FLOAT32),
@@ -109,9 +116,16 @@ class Builder:
             raise UnknownOperatorError(f"a constant of type {array.dtype}")
         stored, kind = kinds[array.dtype.kind]
         array = np.ascontiguousarray(array.astype(stored, copy=False)).reshape(array.shape)
+        data = np.frombuffer(array.tobytes(), np.uint8)
+        key = (array.shape, kind, data.tobytes()) if name is None else None
+        if key is not None and key in self._shared:
+            return self._shared[key]
         self._count += 1
-        made = Tensor(name or f"constant_{self._count}", array.shape, kind, np.frombuffer(array.tobytes(), np.uint8))
+        made = _tensor(name or f"constant_{self._count}", array.shape, kind)
+        made.data = data
         self.graph.tensors.append(made)
+        if key is not None:
+            self._shared[key] = made
         return made
 
     def add(
