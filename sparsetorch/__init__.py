@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sparsetorch.exporter.encode_file import encode
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.exporter.quantize import quantize
+    from sparsetorch.preflight.check import check
+    from sparsetorch.preflight.pruning import PruningPlan
     from sparsetorch.runtime.verify import verify
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.magnitude import Magnitude
@@ -50,6 +52,8 @@ _HOME = {
     "AnyOf": "sparsetorch.sparsify.policy",
     "ThreeStep": "sparsetorch.sparsify.schedule",
     "StepList": "sparsetorch.sparsify.schedule",
+    "check": "sparsetorch.preflight.check",
+    "PruningPlan": "sparsetorch.preflight.pruning",
     "encode": "sparsetorch.exporter.encode_file",
     "export": "sparsetorch.exporter.pipeline",
     "quantize": "sparsetorch.exporter.quantize",
@@ -75,6 +79,7 @@ __all__ = [
     "Magnitude",
     "PerLayer",
     "PolynomialDecay",
+    "PruningPlan",
     "RigL",
     "SparseTraining",
     "SparsityMonitor",
@@ -86,6 +91,7 @@ __all__ = [
     "Unstructured",
     "Verdict",
     "account",
+    "check",
     "encode",
     "export",
     "quantize",

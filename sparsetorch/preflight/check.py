@@ -1,7 +1,7 @@
 """`sparsetorch.check`: the verdict on a network and a pruning plan, before the training, in seconds.
 
     report = sparsetorch.check(torchvision.models.mobilenet_v2(), (3, 224, 224), sparsity=0.85)
-    report.eligible, report.verdict.expected_spmm, report.sizes["int8"]
+    report.eligible, report.verdict.expected_spmm, report.files["int8"].bytes
 
 PyTorch to ONNX by the exporter, ONNX to TFLite by `preflight.lowering` in place of the converter; from there on it is the same
 code that an export runs: names, repairs, sparse encoding, the rules of `sparsetorch.xnnpack`.
@@ -10,7 +10,7 @@ code that an export runs: names, repairs, sparse encoding, the rules of `sparset
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from sparsetorch.masking import permanent_copy
 from sparsetorch.preflight.lowering import lower
 from sparsetorch.preflight.pruning import PruningPlan, pruned
 from sparsetorch.preflight.two_thirds import ClusterPlan, cluster_plans
-from sparsetorch.sparsify.policy import weight_layers
 from sparsetorch.tflite import VALUES, Model, Storage, to_bytes
 from sparsetorch.tflite.passes import Note, repair
 from sparsetorch.tflite.unique_names import make_names_unique
@@ -35,15 +34,29 @@ from sparsetorch.xnnpack import DEFAULT_TARGETS, Verdict, verify
 
 
 @dataclass(frozen=True)
+class PlannedFile:
+    """What an export of the trained network would write."""
+
+    bytes: int
+    eligible: bool
+    """Small weights may not be worth encoding in one precision, and are in another."""
+    expected_spmm: int
+
+
+@dataclass(frozen=True)
 class CheckReport:
     """What a training will end in, as far as shapes and zeros decide it."""
 
     verdict: Verdict
-    """On the file that would be exported with float32 weights."""
+    """On the file that would be exported with weights stored as `values`."""
+    values: str
+    """`float32`, `float16` or `int8`."""
     clusters: tuple[ClusterPlan, ...]
     """What could run sparse, and the two-thirds rule in each; empty where the architecture has no cluster."""
-    sizes: dict[str, int]
-    """Bytes of the file: `dense_float32`, and with zeros left out `float32`, `float16`, `int8`."""
+    files: dict[str, PlannedFile]
+    """The same with weights stored as `float32`, `float16` and `int8`."""
+    dense_bytes: int
+    """Of the dense float32 file."""
     opaque: tuple[str, ...]
     """ONNX operators that are not known here, each with why; they are taken for operators that end a sparse cluster."""
     refused: tuple[str, ...]
@@ -82,7 +95,9 @@ class CheckReport:
         """Plain Python types, for `--json`: the fields of `verify --json`, and this report's own."""
         return {
             **self.verdict.to_dict(),
-            "sizes": dict(self.sizes),
+            "values": self.values,
+            "sizes": {"dense_float32": self.dense_bytes} | {values: file.bytes for values, file in self.files.items()},
+            "by_values": {values: asdict(file) for values, file in self.files.items()},
             "two_thirds": [
                 {
                     **{key: list(value) if isinstance(value, tuple) else value for key, value in asdict(plan).items()},
@@ -117,7 +132,8 @@ def check(
     *,
     sparsity: float | None = None,
     plan: PruningPlan | None = None,
-    targets: Iterable[str] = DEFAULT_TARGETS,
+    values: str = "float32",
+    targets: Sequence[str] = DEFAULT_TARGETS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> CheckReport:
     """Predict whether XNNPACK will take its sparse path for a network at the end of a training.
@@ -130,6 +146,7 @@ def check(
         sparsity: over the layers that the plan's policy picks; None: the plan's.
         plan: which layers, how much of each, in which shape; None: 85 % of every 1x1 convolution.
             `PruningPlan.of` takes it from a `SparseTraining`.
+        values: what weights will be stored as: `float32`, `float16` or `int8`; the verdict is about that file.
         targets: names out of `sparsetorch.xnnpack.TARGETS`.
         progress: called with the name of every stage.
 
@@ -150,7 +167,7 @@ def check(
         with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
             progress("ONNX")
             torch_to_onnx(plain, shape, Path(folder, "model.onnx"))
-            report = check_onnx(Path(folder, "model.onnx"), plain, shape, chosen, targets, progress)
+            report = check_onnx(Path(folder, "model.onnx"), plain, shape, chosen, values, targets, progress)
     finally:
         set_random_state(state)
     return replace(report, seconds=round(time.monotonic() - started, 2))
@@ -161,7 +178,8 @@ def check_onnx(
     plain: nn.Module,
     shape: tuple[int, ...],
     plan: PruningPlan,
-    targets: Iterable[str] = DEFAULT_TARGETS,
+    values: str = "float32",
+    targets: Sequence[str] = DEFAULT_TARGETS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> CheckReport:
     """`check` from the ONNX file on; `plain` holds the plan's zeros already."""
@@ -175,29 +193,27 @@ def check_onnx(
     repairs = repair(dense)
     make_names_unique(graph)
     progress("verdict")
-    sparse, _, refused = encode_safely(dense, Storage())
-    layers = _layers(plain, plan)
-    sizes = {"dense_float32": len(to_bytes(dense)), "float32": len(to_bytes(sparse))}
-    for values in VALUES:
-        if values not in sizes:
-            sizes[values] = len(to_bytes(encode_safely(dense, Storage(values))[0]))
+    files, verdicts, reasons = {}, {}, {}
+    for stored in dict.fromkeys((values, *VALUES)):
+        sparse, _, refused = encode_safely(dense, Storage(stored))
+        verdict = verify(sparse, targets)
+        files[stored] = PlannedFile(len(to_bytes(sparse)), verdict.eligible, verdict.expected_spmm)
+        verdicts[stored], reasons[stored] = verdict, refused
+    layers = tuple(plan.policy.select(plain))
     return CheckReport(
-        verify(sparse, targets),
-        cluster_plans(dense, layers),
-        sizes,
-        opaque,
-        refused,
-        repairs,
-        plan.sparsity,
-        layers,
-        shape,
-        0.0,
+        verdict=verdicts[values],
+        values=values,
+        clusters=cluster_plans(dense, layers),
+        files={stored: files[stored] for stored in VALUES},
+        dense_bytes=len(to_bytes(dense)),
+        opaque=opaque,
+        refused=reasons[values],
+        repairs=repairs,
+        sparsity=plan.sparsity,
+        pruned_layers=layers,
+        input_shape=shape,
+        seconds=0.0,
     )
-
-
-def _layers(plain: nn.Module, plan: PruningPlan) -> tuple[str, ...]:
-    known = weight_layers(plain)
-    return tuple(name for name in plan.policy.select(plain) if name in known)
 
 
 def _add_metadata(model: Model) -> None:
