@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInputError: what is given cannot be used.
-        NotEligibleError: the policy picks no layer.
         UsageError: both or neither of --config and --model.
     """
     if (args.config is None) == (args.model is None):

@@ -22,6 +22,7 @@ from rich.table import Table
 from sparsetorch.callbacks.run_record import RunRecord
 from sparsetorch.callbacks.sparse_training import SparseTraining
 from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
+from sparsetorch.callbacks.training_check import TrainingCheck
 from sparsetorch.commands.parse_errors import explain
 from sparsetorch.errors import BadInputError, SparsetorchError, UsageError
 from sparsetorch.files import first_free, write_json
@@ -46,6 +47,12 @@ class TrainingCLI(LightningCLI):
             type=str | None,
             default=None,
             help="folder of the run; by default runs/<folder of the recipe>/<its name>; with -2, -3, ... if taken",
+        )
+        parser.add_argument(
+            "--check",
+            type=bool,
+            default=True,
+            help="when a sparse training starts, say in a line whether it would miss XNNPACK's sparse path; takes seconds",
         )
         parser.add_argument("--json", type=str | None, default=None, help="write the summary to FILE, or - for stdout")
         parser.add_argument("--quiet", type=bool, default=False, help="no progress, no table")
@@ -83,6 +90,8 @@ class TrainingCLI(LightningCLI):
             # With every command: Lightning warns of a checkpoint whose callbacks are missing.
             if not any(isinstance(callback, SparsityMonitor) for callback in own):
                 callbacks.append(SparsityMonitor())
+        if self.subcommand == "fit" and sparsity is not None and self._get(self.config_init, "check") and not quiet:
+            callbacks.append(TrainingCheck())
         kwargs["callbacks"] = [*callbacks, *own]  # SparseTraining has to come before weight averaging
         return super().instantiate_trainer(**kwargs)
 

@@ -152,7 +152,6 @@ def check(
 
     Raises:
         BadInputError: a shape that does not fit, a network that cannot be traced, a plan that does not fit its layers.
-        NotEligibleError: the policy picks no layer.
         UsageError: an unknown target.
     """
     started = time.monotonic()

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from sparsetorch.errors import NotEligibleError
 from sparsetorch.masking import permanent_copy
 from sparsetorch.masking.sparsifier import Sparsifier
 from sparsetorch.sparsify.distribution import Distribution, Uniform
@@ -41,16 +40,13 @@ class PruningPlan:
 def pruned(plain: nn.Module, plan: PruningPlan) -> nn.Module:
     """A copy of a module with the zeros of the plan: the smallest magnitudes, which before training are any.
 
-    The module itself gets masks.
+    The module itself gets masks. Where the policy picks no layer, it is given back.
 
     Raises:
         BadInputError: the distribution or the pattern does not fit the layers.
-        NotEligibleError: the policy picks no layer.
     """
     if not plan.policy.select(plain):
-        raise NotEligibleError(
-            f"policy: {plan.policy} picks no layer of {type(plain).__name__}; nothing would be sparse"
-        )
+        return plain
     sparsifier = Sparsifier(
         plain,
         algorithm=Magnitude(),
