@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from sparsetorch.masking import permanent_copy
@@ -16,6 +17,9 @@ from sparsetorch.sparsify.schedule import ConstantSparsity
 
 if TYPE_CHECKING:
     from sparsetorch.callbacks.sparse_training import SparseTraining
+
+_VARIETY = 1e-3
+"""Of biases; any number that no rounding makes 0."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,12 @@ class PruningPlan:
 def pruned(plain: nn.Module, plan: PruningPlan) -> nn.Module:
     """A copy of a module with the zeros of the plan: the smallest magnitudes, which before training are any.
 
-    The module itself gets masks. Where the policy picks no layer, it is given back.
+    The module itself gets masks, and biases as if trained. Where the policy picks no layer, it is given back.
 
     Raises:
         BadInputError: the distribution or the pattern does not fit the layers.
     """
+    _tell_channels_apart(plain)
     if not plan.policy.select(plain):
         return plain
     sparsifier = Sparsifier(
@@ -57,3 +62,16 @@ def pruned(plain: nn.Module, plan: PruningPlan) -> nn.Module:
     )
     sparsifier.update(1, [])
     return permanent_copy(plain)
+
+
+def _tell_channels_apart(module: nn.Module) -> None:
+    """Give biases and batch-norm means that are still all equal the variety that training gives them, in place.
+
+    Equal constants are stored once: an untrained network's file would come out smaller than the trained one's.
+    """
+    generator = torch.Generator().manual_seed(0)
+    named = [*module.named_parameters(), *module.named_buffers()]
+    with torch.no_grad():
+        for name, value in named:
+            if name.rpartition(".")[2] in ("bias", "running_mean") and bool((value == value.flatten()[:1]).all()):
+                value.add_(torch.randn(value.shape, generator=generator), alpha=_VARIETY)

@@ -72,7 +72,8 @@ def cluster_plans(dense: Model, chosen: Collection[str]) -> tuple[ClusterPlan, .
 
 
 def _plan(names: list[str], planned: dict[str, tuple[int, int]], chosen: Collection[str]) -> ClusterPlan:
-    modules = {name: module_of(name) or name for name in names}
+    # The weights are named after modules; `0.weight`, of a bare Sequential, is no name that `module_of` would trust in any file.
+    modules = {name: module_of(name) or name.removesuffix(".weight") for name in names}
     params = sum(planned[name][0] for name in names)
     prunable = sum(planned[name][0] for name in names if modules[name] in chosen)
     required = params * 2 // 3 + 1
