@@ -1,7 +1,7 @@
 """What `sparsetorch bench` measured, as plain values, and back from its JSON."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -49,6 +49,8 @@ class RuntimeResult:
     notes: tuple[str, ...] = ()
     missing: str | None = None
     """Why nothing was measured, and what to do."""
+    threads: int | None = None
+    """Those that it had; None where nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class BenchResult:
     threads: int
     processor: str
     reference: str | None
-    """The file that others are compared with."""
+    """Label of the file that others are compared with; None where there is one file."""
     runtimes: Mapping[str, RuntimeResult]
     version: str
     """Of this package."""
@@ -105,6 +107,7 @@ def _runtime(fields: Mapping[str, Any]) -> RuntimeResult:
         tuple(map(_row, fields["rows"])),
         tuple(map(str, fields["notes"])),
         None if fields["missing"] is None else str(fields["missing"]),
+        None if fields["threads"] is None else int(fields["threads"]),
     )
 
 
@@ -129,3 +132,15 @@ def _number(value: Any) -> float:
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"found {value!r}, needed a number of at least 0")
     return number
+
+
+def to_ship(rows: Sequence[Timed]) -> Timed | None:
+    """The smallest of the files that are not measurably slower than the fastest; None where nothing is measurably faster.
+
+    Not measurably slower: the confidence intervals of their ratios overlap.
+    """
+    gains = [(row, row.ratio) for row in rows if row.ratio is not None]
+    fastest = max((found for _, found in gains), key=lambda found: found.value, default=None)
+    if fastest is None or fastest.low <= 1.0:
+        return None
+    return min((row for row, found in gains if found.high >= fastest.low), key=lambda row: row.bytes)
