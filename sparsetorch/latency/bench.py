@@ -18,6 +18,7 @@ from sparsetorch.latency.variants import Variant, dense_twin, read_variants, wri
 from sparsetorch.runtime import android, chromium, host, wasm
 from sparsetorch.runtime.reference import references
 from sparsetorch.runtime.worker import ModelJob, Timing, WorkerResult, job_folder
+from sparsetorch.tflite import decode, load, save
 
 DEFAULT_RUNTIMES = ("host", "wasm")
 MUCH_DENORMAL = 0.01
@@ -78,7 +79,8 @@ def bench(
         runs: timed runs of each file.
         warmup: runs before.
         threads: of the runtime; one that cannot have them is told in its notes.
-        reference: the file that others are compared with; None: the first one's dense twin, or else the first.
+        reference: the file that others are compared with; None: the first one's dense twin, or else the first. A lone sparse file
+            without a twin is compared with itself, decoded.
         all_precisions: time the first file's network in every precision instead of the files.
         progress: called with a stage (a runtime's name) and the rounds done.
 
@@ -129,11 +131,22 @@ def _chosen(
             files, told = write_precisions(files[0], Path(folder), lambda stage: progress(stage, 0))
             notes += told
         else:
-            first = first or dense_twin(files[0])
+            first = first or dense_twin(files[0]) or _decoded(files, Path(folder), notes)
         ordered = [*([first] if first is not None else []), *files]
         unique = list({path.resolve(): path for path in ordered}.values())
         variants = read_variants(unique)
         yield variants, 0 if len(variants) > 1 else None
+
+
+def _decoded(files: Sequence[Path], folder: Path, notes: list[str]) -> Path | None:
+    """The weights of a lone sparse file, stored densely; None for several files, or a dense one."""
+    model = load(files[0])
+    if len(files) > 1 or all(tensor.sparsity is None for tensor in model.tensors):
+        return None
+    notes.append("there is no dense twin beside the file: the reference is the same weights, decoded")
+    target = folder / f"{files[0].stem}.decoded.tflite"
+    save(decode(model), target)
+    return target
 
 
 def _denormals(variants: Sequence[Variant], folder: Path) -> list[str]:

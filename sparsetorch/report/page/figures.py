@@ -138,9 +138,9 @@ def latency_figure(bench: BenchResult) -> Figure:
             "sparse" if row.label.startswith("sparse") else "dense",
             row.ms.p10,
             row.ms.p90,
-            group=f"{name}: {runtime.version}",
+            group=name,
         )
-        for name, runtime, row in rows
+        for name, _, row in rows
         if row.ms is not None
     ]
     body, height = bars(items)

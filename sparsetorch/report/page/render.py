@@ -110,18 +110,19 @@ def _tiles(contents: Contents) -> list[Tile]:
 
 
 def _best_ratios(contents: Contents) -> list[Tile]:
-    """Of each runtime, how much faster the reported file is, or else the fastest; only what was measured."""
-    tiles: list[Tile] = []
-    if contents.bench is None:
-        return tiles
-    own = Path(contents.model or "").name
+    """Of each runtime, how many times as fast the reported file is, or one that is stored alike; only what was measured."""
+    own = next((size for size in contents.sizes if size.is_file), None)
+    if contents.bench is None or own is None or contents.model is None:
+        return []
+    tiles, file = [], Path(contents.model).name
     for name, runtime in contents.bench.runtimes.items():
         measured = [row for row in runtime.rows if row.ratio is not None and row.ratio.is_difference]
-        chosen = [row for row in measured if Path(row.file).name == own] or measured
-        best = max(chosen, key=lambda row: row.ratio.value if row.ratio else 0.0, default=None)
-        if best is not None and best.ratio is not None:
+        chosen = [row for row in measured if Path(row.file).name == file]
+        chosen += [row for row in measured if row.label == f"{own.encoding} {own.values}"]
+        for row in chosen[:1]:
+            assert row.ratio is not None
             tiles.append(
-                Tile(f"{best.ratio.value:.2f}{TIMES}", f"as fast as the reference in {name} ({best.label}), measured")
+                Tile(f"{row.ratio.value:.2f}{TIMES}", f"as fast as {contents.bench.reference} in {name}, measured")
             )
     return tiles
 
