@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sparsetorch.exporter.encode_file import encode
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.exporter.quantize import quantize
+    from sparsetorch.latency.bench import bench
     from sparsetorch.runtime.verify import verify
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.magnitude import Magnitude
@@ -50,6 +51,7 @@ _HOME = {
     "AnyOf": "sparsetorch.sparsify.policy",
     "ThreeStep": "sparsetorch.sparsify.schedule",
     "StepList": "sparsetorch.sparsify.schedule",
+    "bench": "sparsetorch.latency.bench",
     "encode": "sparsetorch.exporter.encode_file",
     "export": "sparsetorch.exporter.pipeline",
     "quantize": "sparsetorch.exporter.quantize",
@@ -86,6 +88,7 @@ __all__ = [
     "Unstructured",
     "Verdict",
     "account",
+    "bench",
     "encode",
     "export",
     "quantize",
