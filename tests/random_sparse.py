@@ -40,10 +40,9 @@ class RandomSparseNet:
         self.net.output(self.one_of(self.odd_tails() if self.odd() else self.tails())(x), *self.extra)
         model = self.net.model()
         storage = Storage(str(self.random.choice(["float32", "float32", "float16", "int8"])))
-        dense = set(self.random.random(200) < 0.1) if self.random.random() < 0.1 else set()
         draws = iter(self.random.random(500))
         partial = self.random.random() < 0.1
-        encode(model, (lambda weight: next(draws) < 0.7) if partial or dense == {True} else None, storage)
+        encode(model, (lambda weight: next(draws) < 0.7) if partial else None, storage)
         return model
 
     def stem(self) -> Tensor:

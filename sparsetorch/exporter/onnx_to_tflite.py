@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError
+from sparsetorch.exporter.conversion_errors import conversion_failure
+from sparsetorch.files import disk_errors
 
 _TIMEOUT_SECONDS = 1800
 _WORKER = Path(__file__).with_name("onnx2tf_worker.py")
@@ -73,14 +75,16 @@ class Converter:
         """
         folder = Path(self._folder.name)
         for index, source in enumerate(sources):
-            shutil.copyfile(source, folder / f"{index}.onnx")  # onnx2tf simplifies its input in place
+            with disk_errors(folder / f"{index}.onnx"):
+                shutil.copyfile(source, folder / f"{index}.onnx")  # onnx2tf simplifies its input in place
         try:
             self._process.communicate(f"{len(sources)}\n".encode(), timeout=_TIMEOUT_SECONDS * len(sources))
         except subprocess.TimeoutExpired as error:
             raise BadInputError(f"onnx2tf did not finish within {_TIMEOUT_SECONDS * len(sources)} s") from error
         made = [folder / f"{index}.tflite" for index in range(len(sources))]
         if self._process.returncode != 0 or not all(file.is_file() for file in made):
-            raise BadInputError(_failure((folder / "output.txt").read_text(errors="replace")))
+            output = (folder / "output.txt").read_text(errors="replace")
+            raise BadInputError(conversion_failure(output, sources[0] if len(sources) == 1 else None))
         return [file.read_bytes() for file in made]
 
 
@@ -88,14 +92,3 @@ def convert_all(sources: Sequence[Path]) -> list[bytes]:
     """The .tflite of each ONNX file, all converted in one process; see `Converter`."""
     with Converter() as converter:
         return converter.convert(*sources)
-
-
-def _failure(output: str) -> str:
-    """One sentence from what onnx2tf printed."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if any("No module named" in line and ("onnx2tf" in line or "tensorflow" in line) for line in lines):
-        return (
-            "onnx2tf is not installed; needed for export: pip install 'sparsetorch[export]', in one call with the rest"
-        )
-    told = [line for line in lines if line.startswith("ERROR") or "Error:" in line]
-    return f"onnx2tf cannot convert this network: {(told or lines or ['it ended without a word'])[-1][:500]}"

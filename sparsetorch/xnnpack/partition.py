@@ -15,7 +15,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.tflite.model import Graph, Operator, Tensor
-from sparsetorch.xnnpack.delegate import refusal
+from sparsetorch.xnnpack.delegate import older_refusal, refusal
+from sparsetorch.xnnpack.revisions import XNNPACK_2026_08, Revision
 
 _OP, _TYPE = schema.BuiltinOperator, schema.TensorType
 _DENSIFIED = frozenset({_TYPE.FLOAT32, _TYPE.FLOAT16, _TYPE.INT8})
@@ -44,8 +45,8 @@ class Plan:
     """Quasi-static tensor -> the constant with the bytes that it is unpacked from."""
 
 
-def plan(graph: Graph) -> Plan:
-    """Partition a graph as TFLite and the XNNPACK delegate do.
+def plan(graph: Graph, revision: Revision = XNNPACK_2026_08) -> Plan:
+    """Partition a graph as TFLite and the XNNPACK delegate of a revision do.
 
     Raises:
         BadInputError: operators that never become ready (a cycle, a tensor written twice or read before it is written).
@@ -58,7 +59,7 @@ def plan(graph: Graph) -> Plan:
     unpacking: set[Operator] = set()
     for operator in graph.operators:
         source = _unpacked(operator, sources)
-        why = None if source is not None else refusal(operator, sources)
+        why = None if source is not None else refusal(operator, sources) or older_refusal(operator, revision)
         if source is not None:
             output = operator.outputs[0]
             sources[output], unpackers[output] = source, operator

@@ -80,8 +80,8 @@ function run(module, model, index) {
 
 (async () => {
   const version = JSON.parse(fs.readFileSync(found, 'utf8')).version;
-  say({event: 'version', parts: {'tfjs-tflite': version, 'Node.js': process.version.slice(1)}});
   let module = await start();
+  say({event: 'version', parts: {'tfjs-tflite': version, 'Node.js': process.version.slice(1)}});
   for (const [index, model] of job.models.entries()) {
     log.length = 0;
     try {
