@@ -233,6 +233,17 @@ def test_every_figure_downloads_as_a_drawing_and_as_numbers(pages: dict[str, Pat
     assert sum(row["role"] == "breaker" for row in network) >= 2
 
 
+def test_a_click_downloads_the_file(pages: dict[str, Path], visit: Any, tmp_path: Path) -> None:
+    page = visit(pages["large"].as_uri()).page
+    expected = _downloads(page)
+    for name in ("network.svg", "sizes.csv"):
+        with page.expect_download() as found:
+            page.click(f"a[download='{name}']")
+        assert found.value.suggested_filename == name
+        found.value.save_as(tmp_path / name)
+        assert (tmp_path / name).read_text() == expected[name]
+
+
 def test_the_page_works_without_scripts(pages: dict[str, Path], browser: Any) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto(pages["large"].as_uri())

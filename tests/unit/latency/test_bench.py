@@ -156,7 +156,13 @@ def test_the_reference_can_be_named_and_is_timed_once(files: Path, monkeypatch: 
 def test_every_precision_is_written_and_named(files: Path, tmp_path: Path) -> None:
     made, notes = write_precisions(files / "m.tflite", tmp_path)
     labels = [one.label for one in read_variants(made)]
-    assert labels == ["dense float32", "sparse float32", "sparse float16", "sparse int8", "dense int8, integer compute"]
+    assert labels == [
+        "dense float32",
+        "sparse float32",
+        "sparse float16",
+        "sparse int8-stored",
+        "dense int8, integer compute",
+    ]
     assert notes == [
         "dense int8, integer compute: calibrated on random images, so its times count and its numbers do not"
     ]
@@ -177,7 +183,7 @@ def test_files_of_one_kind_are_told_apart_by_name(files: Path) -> None:
 def test_labels() -> None:
     model = classifier()
     encode(model, storage=Storage("int8"))
-    assert label(model) == "sparse int8"
+    assert label(model) == "sparse int8-stored"
     assert label(decode(model)) == "dense float32"
 
 

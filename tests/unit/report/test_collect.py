@@ -51,7 +51,8 @@ def bench(file: str = "model.tflite") -> BenchResult:
 def test_sizes_of_every_precision_are_those_of_files(model: Path) -> None:
     sizes = {size.label: size for size in collect(model).sizes}
     assert set(sizes) == {
-        "this file: sparse float32", "sparse float16", "sparse int8", "dense float32", "dense float16", "dense int8",
+        "this file: sparse float32", "sparse float16", "sparse int8-stored",
+        "dense float32", "dense float16", "dense int8-stored",
     }  # fmt: skip
     assert sizes["this file: sparse float32"].raw == model.stat().st_size
     dense = classifier()
@@ -148,7 +149,12 @@ def test_json_and_tables(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert found["bench"]["runtimes"]["wasm"]["rows"][1]["in_words"] == "2.50 times as fast (2.40 to 2.60)"
     assert main([*words, "-o", str(tmp_path / "r.html")]) == 0
     told = capsys.readouterr().out
-    for part in ("Eligible for the sparse path on arm64 and wasm", "sparse int8", "2.50 times as fast", "r.html"):
+    for part in (
+        "Eligible for the sparse path on arm64 and wasm",
+        "sparse int8-stored",
+        "2.50 times as fast",
+        "r.html",
+    ):
         assert part in told
     assert main([*words, "-o", str(tmp_path / "r.html"), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
