@@ -12,6 +12,11 @@ KIND = "sparsetorch bench"
 """What the JSON's `kind` says."""
 
 
+def stored_as(encoding: str, values: str) -> str:
+    """`sparse float16`; `sparse int8-stored`, since it computes in float."""
+    return f"{encoding} {values}" + ("-stored" if values == "int8" else "")
+
+
 @dataclass(frozen=True)
 class Timed:
     """One file in one runtime."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.exporter.outcome import encode_safely
+from sparsetorch.latency.result import stored_as
 from sparsetorch.runtime.prediction import computes_in_integers
 from sparsetorch.runtime.worker import ModelJob
 from sparsetorch.tflite import VALUES, Model, Storage, decode, load, save
@@ -40,7 +41,7 @@ def read_variants(paths: Sequence[Path]) -> list[Variant]:
 
 
 def label(model: Model) -> str:
-    """`sparse float16`, `dense float32`, `dense int8, integer compute`."""
+    """`sparse float16`, `sparse int8-stored`, `dense float32`, `dense int8, integer compute`."""
     if computes_in_integers(model):
         return INTEGER_LABEL
     held = Counter[str]()
@@ -49,7 +50,7 @@ def label(model: Model) -> str:
             held[tensor.type_name] += tensor.data.size
     values = held.most_common(1)[0][0] if held else "float32"
     encoding = "sparse" if any(tensor.sparsity is not None for tensor in model.tensors) else "dense"
-    return f"{encoding} {values}"
+    return stored_as(encoding, values)
 
 
 def dense_twin(path: Path) -> Path | None:
@@ -88,14 +89,14 @@ def write_precisions(
     save(plain, dense)
     made, notes = [dense], []
     for values in VALUES:
-        progress(f"sparse {values}")
+        progress(stored_as("sparse", values))
         encoded, _, refused = encode_safely(plain, Storage(values))
         if refused:
-            notes.append(f"sparse {values} is left out, devices would compute it wrongly: {refused[0]}")
+            notes.append(f"{stored_as('sparse', values)} is left out, devices would compute it wrongly: {refused[0]}")
             continue
         made.append(folder / f"{path.stem}.sparse-{values}.tflite")
         save(encoded, made[-1])
-    progress("dense int8")
+    progress(INTEGER_LABEL)
     try:
         made.append(_integer(dense, plain, folder))
         notes.append(f"{INTEGER_LABEL}: calibrated on random images, so its times count and its numbers do not")

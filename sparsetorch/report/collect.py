@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsetorch.errors import BadInputError
-from sparsetorch.latency.result import KIND, BenchResult
+from sparsetorch.latency.result import KIND, BenchResult, stored_as
 from sparsetorch.report.network import Row, rows
 from sparsetorch.report.run_folder import Run, read_json, read_run
 from sparsetorch.tflite import VALUES, Model, Storage, decode, encode, load, to_bytes
@@ -158,7 +158,7 @@ def _sizes(model: Model, content: bytes) -> tuple[Size, ...]:
     values = _main_values(model)
     is_sparse = any(tensor.sparsity is not None for tensor in model.tensors)
     encoding = "sparse" if is_sparse else "dense"
-    found = [Size(f"this file: {encoding} {values}", values, encoding, *_measure(content), is_file=True)]
+    found = [Size(f"this file: {stored_as(encoding, values)}", values, encoding, *_measure(content), is_file=True)]
     plain = decode(model)
     for kind in ("dense", "sparse"):
         for stored in VALUES:
@@ -166,7 +166,7 @@ def _sizes(model: Model, content: bytes) -> tuple[Size, ...]:
                 continue
             made = plain.copy()
             encode(made, (lambda tensor: False) if kind == "dense" else None, Storage(stored))
-            found.append(Size(f"{kind} {stored}", stored, kind, *_measure(to_bytes(made))))
+            found.append(Size(stored_as(kind, stored), stored, kind, *_measure(to_bytes(made))))
     return tuple(sorted(found, key=lambda size: -size.raw))
 
 

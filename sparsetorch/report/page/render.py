@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from sparsetorch.latency.result import stored_as
 from sparsetorch.report.collect import Contents
 from sparsetorch.report.headline import headline
 from sparsetorch.report.page.colours import DARK, FIGURE_RULES, LIGHT, variables
@@ -86,7 +87,7 @@ def _tiles(contents: Contents) -> list[Tile]:
         params, zeros = sum(one.params for one in verdict.clusters), sum(one.zeros for one in verdict.clusters)
         if params:
             tiles.append(
-                Tile(f"{zeros / params:.1%}", "zeros in the 1x1 convolutions of the cluster; over 66.7 % needed")
+                Tile(f"{zeros / params:.1%}", "zeros in the 1x1 convolutions of the cluster; over 66.7% needed")
             )
         tiles.append(Tile(str(verdict.expected_spmm), "sparse matrix multiplications expected"))
     own = next((size for size in contents.sizes if size.is_file), None)
@@ -118,7 +119,7 @@ def _best_ratios(contents: Contents) -> list[Tile]:
     for name, runtime in contents.bench.runtimes.items():
         measured = [row for row in runtime.rows if row.ratio is not None and row.ratio.is_difference]
         chosen = [row for row in measured if Path(row.file).name == file]
-        chosen += [row for row in measured if row.label == f"{own.encoding} {own.values}"]
+        chosen += [row for row in measured if row.label == stored_as(own.encoding, own.values)]
         for row in chosen[:1]:
             assert row.ratio is not None
             tiles.append(
