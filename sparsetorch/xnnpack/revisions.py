@@ -108,7 +108,7 @@ XNNPACK_2023_06 = Revision(
     folds_into_arithmetic=True,
 )
 """The age of npm's @tensorflow/tfjs-tflite 0.0.1-alpha.10. In no target's list: nobody ships it. What its delegate takes was
-observed in it, operator by operator (graphs of one operator; its profiler shows what is left to TFLite); so were the folds."""
+observed in it, operator by operator (graphs of one; its profiler shows what is left to TFLite), as was what clamps melt into."""
 
 CURRENT = (XNNPACK_2026_08, XNNPACK_2025_10)
 """The revisions that today's runtimes are built from."""
