@@ -62,6 +62,16 @@ def main(folder: Path) -> int:
     wasm = state(ENTRIES["wasm"])
     words += ("--observe", "wasm") if wasm.ready else ()
     verdict = sparsetorch("verify", model, *words, result=folder / "verify.json", allowed=(0, 3))
+    results = ["--results", folder / "verify.json", "--results", folder / "rigl_90.test.json"]
+    latency = []
+    if wasm.ready:
+        words = (model, "--runtime", "wasm", "--plot", folder / "latency.svg")
+        measured = sparsetorch("bench", *words, result=folder / "bench.json")
+        latency = measured["runtimes"]["wasm"]["rows"]
+        results += ["--results", folder / "bench.json"]
+    page = folder / "report.html"
+    words = (folder / "rigl_90", "--model", model, *results, "-o", page, "--quiet")
+    sparsetorch("report", *words, result=folder / "report.json")
 
     summary = {
         "test_accuracy": {"dense": dense_accuracy, "sparse": sparse_accuracy},
@@ -72,6 +82,8 @@ def main(folder: Path) -> int:
         "expected_spmm": verdict["expected_spmm"],
         "observed": verdict.get("observed", {}),
         "not_observed": wasm.missing,
+        "latency": latency,
+        "report": str(page),
         "seconds": round(time.monotonic() - started, 1),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
         "files": {"dense": baseline["files"]["model"], **exported["files"]},
@@ -116,11 +128,16 @@ def show(summary: dict[str, Any], folder: Path) -> None:
             f"{name}: observed in {seen['version']}: {seen['spmm']} sparse matrix products of {seen['expected']['spmm']}, "
             f"largest relative error {seen['max_rel_error']:.0e}"
         )
+    for row in summary["latency"]:
+        console.print(
+            f"wasm: {row['label']}: median {row['ms']['median']:.3f} ms. {row['in_words']}".rstrip(". ") + "."
+        )
     if summary["not_observed"]:
         console.print(f"Not observed: {summary['not_observed']}")
     console.print(
         f"{summary['seconds']:.0f} s, at most {summary['peak_mib']:,} MiB in one process. All files: {folder}"
     )
+    console.print(f"A page to look at: {summary['report']}")
 
 
 if __name__ == "__main__":
