@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         from sparsetorch.report.page.figures import latency_figure
 
-        write_atomically(args.plot, latency_figure(result).standalone().encode())
+        write_atomically(args.plot, latency_figure(result).standalone().encode(errors="replace"))
     if not is_quiet(args):
         print_bench(result)
     check_ran(result)

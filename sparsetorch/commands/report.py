@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
             from sparsetorch.report.page.render import render
 
             stage("page")
-            write_atomically(args.output, render(contents).encode())
+            write_atomically(args.output, render(contents).encode(errors="replace"))
     if args.json is not None:
         write_json(args.json, contents.to_dict())
     if not is_quiet(args):

@@ -14,6 +14,9 @@ from sparsetorch.report.run_folder import Run, read_json, read_run
 from sparsetorch.tflite import VALUES, Model, Storage, decode, encode, load, to_bytes
 from sparsetorch.xnnpack import DEFAULT_TARGETS, Verdict, verify
 
+_MOST_BYTES, _MOST_GROWTH = 128 << 20, 100
+"""A network whose weights take more, or so many times the file, unpacked is not stored in other precisions to see their sizes."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -143,14 +146,17 @@ def _with_model(contents: Contents, path: Path, targets: Sequence[str], progress
         progress("operators")
         network = tuple(rows(model, verdict.reasons))
         progress("sizes in every precision")
-        sizes = _sizes(model, path.read_bytes())
+        content = path.read_bytes()
+        sizes, notes = _sizes(model, content), contents.notes
+        if len(sizes) == 1:
+            notes = (*notes, "Sizes in other precisions are left out: unpacked, the weights take too much memory.")
     except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error) as error:
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(
             f"{path} contradicts itself ({type(error).__name__}: {error}). Convert it again."
         ) from error
-    return replace(contents, model=str(path), verdict=verdict, network=network, sizes=sizes)
+    return replace(contents, model=str(path), verdict=verdict, network=network, sizes=sizes, notes=notes)
 
 
 def _sizes(model: Model, content: bytes) -> tuple[Size, ...]:
@@ -159,6 +165,9 @@ def _sizes(model: Model, content: bytes) -> tuple[Size, ...]:
     is_sparse = any(tensor.sparsity is not None for tensor in model.tensors)
     encoding = "sparse" if is_sparse else "dense"
     found = [Size(f"this file: {stored_as(encoding, values)}", values, encoding, *_measure(content), is_file=True)]
+    unpacked = sum(tensor.dense_bytes or 0 for tensor in model.tensors if tensor.data is not None)
+    if unpacked > min(_MOST_BYTES, _MOST_GROWTH * len(content)):
+        return tuple(found)
     plain = decode(model)
     for kind in ("dense", "sparse"):
         for stored in VALUES:

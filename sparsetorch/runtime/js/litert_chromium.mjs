@@ -13,7 +13,13 @@ const [root, browser, jobFile] = process.argv.slice(2);
 const job = JSON.parse(fs.readFileSync(jobFile, 'utf8'));
 const here = path.dirname(new URL(import.meta.url).pathname);
 const modules = path.join(root, 'node_modules', '@litertjs');
-const say = (event) => fs.writeSync(1, JSON.stringify(event) + '\n');
+const say = (event) => {
+  try {
+    fs.writeSync(1, JSON.stringify(event) + '\n');
+  } catch {
+    process.exit(1); // nobody listens any more; Playwright ends the browser with this process
+  }
+};
 
 const KINDS = {'.html': 'text/html', '.js': 'text/javascript', '.mjs': 'text/javascript', '.wasm': 'application/wasm'};
 const ISOLATED = {'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp'};

@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sparsetorch.latency.statistics import Ratio, Summary
 from sparsetorch.report.collect import Contents, Observed, collect
 from sparsetorch.report.headline import State, headline
 from sparsetorch.report.page.render import render
-from sparsetorch.tflite import encode, save
+from sparsetorch.tflite import encode, save, to_bytes
 from sparsetorch.xnnpack import verify
 
 
@@ -58,6 +59,23 @@ def test_sizes_of_every_precision_are_those_of_files(model: Path) -> None:
     dense = classifier()
     save(dense, model.with_name("dense.tflite"))
     assert sizes["dense float32"].raw == pytest.approx(model.with_name("dense.tflite").stat().st_size, rel=0.02)
+
+
+def test_a_file_that_claims_huge_weights_is_not_unpacked(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparsetorch.report.collect._MOST_GROWTH", 1)
+    found = collect(model)
+    assert [size.label for size in found.sizes] == ["this file: sparse float32"]
+    assert "other precisions are left out" in found.notes[0]
+
+
+def test_names_that_are_no_unicode_do_not_stop_the_page(tmp_path: Path) -> None:
+    made = classifier()
+    made.graphs[0].operators[-1].outputs[0].name = "no unicode: X"
+    encode(made)
+    path = tmp_path / os.fsdecode(b"\xff.tflite")
+    path.write_bytes(to_bytes(made).replace(b"no unicode: X", b"no unicode: \xff"))
+    assert main(["report", str(path), "-o", str(tmp_path / "r.html"), "--quiet"]) == 0
+    assert "no unicode: " in (tmp_path / "r.html").read_text()
 
 
 def test_a_run_is_read_from_what_fit_leaves(run: Path, model: Path) -> None:
