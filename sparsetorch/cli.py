@@ -24,6 +24,7 @@ COMMANDS = {
     "quantize": "quantize a float .tflite after training, with calibration and accuracy before and after",
     "inspect": "show sparsity, sizes and operators of a .tflite or a checkpoint, layer by layer",
     "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why; and look, in real runtimes",
+    "costs": "measure what each 1x1 convolution of a network costs, dense and sparse, for the distribution LatencyAware",
     "runtime": "install the runtimes that models are proven and timed in, and list what is there",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")

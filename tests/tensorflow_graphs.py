@@ -82,7 +82,7 @@ def gated(x: object, channels: int, gate: str) -> object:
         return layers.Multiply()([x, layers.Reshape((1, 1, channels))(tf.sigmoid(layers.Dense(channels)(y)))])
     y = layers.Conv2D(8, 1, activation="relu")(layers.GlobalAveragePooling2D(keepdims=True)(x))
     y = layers.Conv2D(channels, 1)(y)
-    return layers.Multiply()([x, tf.clip_by_value(y / 6.0 + 0.5, 0.0, 1.0) if gate == "hard" else tf.sigmoid(y)])
+    return layers.Multiply()([x, tf.minimum(tf.nn.relu(y / 6.0 + 0.5), 1.0) if gate == "hard" else tf.sigmoid(y)])
 
 
 def gate_of(network: Network, block: int) -> str | None:
@@ -151,7 +151,9 @@ def write(directory: Path, name: str) -> None:
     network = NETWORKS[name]
     model = build(network)
     prune(model, network.sparsity)
-    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    function = tf.function(model, input_signature=[tf.TensorSpec((1, 96, 96, 3))]).get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
+    converter.experimental_lower_to_saved_model = False  # the same operators in a fraction of the time
     converter.optimizations = [tf.lite.Optimize.EXPERIMENTAL_SPARSITY]
     if network.storage != "float32":  # int8: weights only, computed from float ("dynamic range")
         converter.optimizations.append(tf.lite.Optimize.DEFAULT)
