@@ -82,7 +82,7 @@ def gated(x: object, channels: int, gate: str) -> object:
         return layers.Multiply()([x, layers.Reshape((1, 1, channels))(tf.sigmoid(layers.Dense(channels)(y)))])
     y = layers.Conv2D(8, 1, activation="relu")(layers.GlobalAveragePooling2D(keepdims=True)(x))
     y = layers.Conv2D(channels, 1)(y)
-    return layers.Multiply()([x, tf.minimum(tf.nn.relu(y / 6.0 + 0.5), 1.0) if gate == "hard" else tf.sigmoid(y)])
+    return layers.Multiply()([x, tf.maximum(0.0, tf.minimum(1.0, y / 6.0 + 0.5)) if gate == "hard" else tf.sigmoid(y)])
 
 
 def gate_of(network: Network, block: int) -> str | None:

@@ -110,7 +110,9 @@ class CostTable:
             raise BadInputError(f"{path}: found {type(error).__name__} ({error}), {needed}") from None
         lacking = [name for name, shape in layers.items() if shape not in {one.shape for one in times}]
         if lacking or any(len(one.sparse_ms) < 2 for one in times):
-            raise BadInputError(f"{path}: found no times, or times at one sparsity, for {lacking or 'a shape'}; {needed}")
+            raise BadInputError(
+                f"{path}: found no times, or times at one sparsity, for {lacking or 'a shape'}; {needed}"
+            )
         return table
 
 

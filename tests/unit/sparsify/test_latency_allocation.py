@@ -94,8 +94,12 @@ def test_no_other_allocation_is_better(target: float) -> None:
     found = least_loss(layers, total / 75, bounds, at_most_ms=time)
     assert loss(layers, found) <= min(loss(layers, one) for one in within) + 1e-9
     allowed = loss(layers, found)
-    again = fastest(layers, total / 75, bounds, loss_ratio=allowed / loss(layers, least_loss(layers, total / 75, bounds)))
-    assert milliseconds(layers, again) <= min(milliseconds(layers, one) for one in possible if loss(layers, one) <= allowed)
+    again = fastest(
+        layers, total / 75, bounds, loss_ratio=allowed / loss(layers, least_loss(layers, total / 75, bounds))
+    )
+    assert milliseconds(layers, again) <= min(
+        milliseconds(layers, one) for one in possible if loss(layers, one) <= allowed
+    )
     assert again == pytest.approx(found, abs=1e-6)
 
 

@@ -12,6 +12,7 @@ from tensorflow_files import EXPECTED
 from sparsetorch.tflite import decode, densify, densify_model, encode, encode_csr, from_bytes, load, to_bytes
 from sparsetorch.xnnpack import verify
 
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_verdict(tensorflow_files: Path, name: str) -> None:
