@@ -74,6 +74,7 @@ __all__ = [
     "ConstantSparsity",
     "Conv1x1",
     "Global",
+    "LatencyAware",
     "Magnitude",
     "PerLayer",
     "PolynomialDecay",

@@ -29,7 +29,7 @@ EXPECTED = {
     "maxpool": ("unsafe", 4),
     "gapkeep": ("unsafe", 9),
     "gapkeep_output": ("unsafe", 9),
-    "hard_later": ("unsafe", 9),
+    "hard_later": ("unsafe", 7),
     "int8": ("unsafe", 0),
 }
 """Verdict of today's rules, and the sparse matrix multiplications that they expect."""

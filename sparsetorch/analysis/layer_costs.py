@@ -1,6 +1,7 @@
 """What the 1x1 convolutions of a network cost on one runtime: the table that latency-aware allocation goes by.
 
-A table is measured by `sparsetorch costs` (`sparsetorch.runtime.layer_costs`) and kept as JSON. Needs neither torch nor a runtime.
+A table is measured by `sparsetorch costs` (`sparsetorch.runtime.layer_costs`) and kept as JSON. Needs no torch and no
+runtime.
 """
 
 import json

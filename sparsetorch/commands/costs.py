@@ -1,7 +1,7 @@
 """Measure what each 1x1 convolution of a network costs, densely and at several sparsities: what `LatencyAware` goes by.
 
-Every different shape is timed once in LiteRT.js under Node.js (`sparsetorch runtime install wasm`), about 3 s each, and kept beside
-the runtimes for other networks. A recipe then says:
+Every different shape is timed once in LiteRT.js under Node.js (`sparsetorch runtime install wasm`), about 5 s each, and
+kept beside the runtimes for other networks. A recipe then says:
 
   sparsity:
     distribution:
