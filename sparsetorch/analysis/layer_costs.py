@@ -15,6 +15,10 @@ import numpy as np
 from sparsetorch.errors import BadInputError
 
 
+_TRUSTED = 2.5
+"""Largest ratio of a layer's time per product to the median of all layers."""
+
+
 @dataclass(frozen=True)
 class LayerShape:
     """A 1x1 convolution with what it is run on."""
@@ -71,6 +75,17 @@ class CostTable:
     def of(self, name: str) -> LayerTimes:
         """The times of a layer."""
         return next(one for one in self.times if one.shape == self.layers[name])
+
+    def line_of(self, name: str) -> tuple[float, float]:
+        """A layer's fixed milliseconds, and milliseconds per non-zero weight, within `_TRUSTED` of what its pixels suggest.
+
+        A weight's work is one product a pixel. A slope far off that of most layers is noise of the measurement; a layer taken as
+        free would be left dense, and be the slowest of all.
+        """
+        each = float(np.median([one.line()[1] / (one.shape.height * one.shape.width) for one in self.times]))
+        fixed, slope = self.of(name).line()
+        usual = each * self.layers[name].height * self.layers[name].width
+        return fixed, min(max(slope, usual / _TRUSTED), usual * _TRUSTED)
 
     def to_json(self) -> str:
         """As text that `read` takes."""

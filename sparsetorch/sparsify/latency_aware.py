@@ -89,7 +89,7 @@ class LatencyAware(Distribution):
             raise BadInputError(f"sensitivity: {', '.join(unknown)} is no layer of the table {self.costs}")
         made = []
         for name in shapes:
-            fixed, slope = self.table.of(name).line()
+            fixed, slope = self.table.line_of(name)
             weights = self.table.layers[name].weights
             made.append(LayerCost(name, weights, slope, fixed, self.sensitivity.get(name, 1.0)))
         return made

@@ -34,6 +34,16 @@ def test_lines_by_hand(costs: Path) -> None:
     assert LayerTimes(EARLY, 1.0, {0.7: 0.9, 0.9: 0.1}).line() == (0.0, pytest.approx(28 / 1000))  # through the origin
 
 
+def test_a_layer_measured_as_free_is_taken_as_its_pixels_suggest() -> None:
+    shapes = {name: LayerShape(10, 10, 10, pixels) for name, pixels in (("a", 1), ("b", 2), ("odd", 40))}
+    times = tuple(
+        LayerTimes(shape, 1.0, {0.7: 1.0, 0.9: 1.0} if name == "odd" else {0.7: 0.3 * shape.width, 0.9: 0.1 * shape.width})
+        for name, shape in shapes.items()
+    )
+    table = CostTable("runtime 1", "processor", shapes, times)
+    assert [table.line_of(name)[1] for name in shapes] == pytest.approx([0.01, 0.02, 0.01 * 40 / 2.5])
+
+
 def test_a_target_is_met_at_the_same_zeros(costs: Path) -> None:
     # Alike at 0.8: 0.1 + 20 * 0.04 + 0.2 + 40 * 0.01 = 1.5 ms. Moving x zeros to the first saves 0.03 x: x = 5 gives 1.35.
     found = LatencyAware(str(costs), target_ms=2.35, rest_ms=1.0).allocate(SHAPES, 0.8)
