@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sparsetorch.latency.bench import bench
     from sparsetorch.runtime.verify import verify
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
+    from sparsetorch.sparsify.latency_aware import LatencyAware
     from sparsetorch.sparsify.magnitude import Magnitude
     from sparsetorch.sparsify.pattern import NM, Block, Unstructured
     from sparsetorch.sparsify.per_layer import Global, PerLayer
@@ -38,6 +39,7 @@ _HOME = {
     "Uniform": "sparsetorch.sparsify.distribution",
     "ERK": "sparsetorch.sparsify.distribution",
     "ER": "sparsetorch.sparsify.distribution",
+    "LatencyAware": "sparsetorch.sparsify.latency_aware",
     "Unstructured": "sparsetorch.sparsify.pattern",
     "AllWeights": "sparsetorch.sparsify.policy",
     "Conv1x1": "sparsetorch.sparsify.policy",
@@ -74,6 +76,7 @@ __all__ = [
     "ConstantSparsity",
     "Conv1x1",
     "Global",
+    "LatencyAware",
     "Magnitude",
     "PerLayer",
     "PolynomialDecay",

@@ -27,6 +27,7 @@ COMMANDS = {
     "bench": "time .tflite files against each other in real runtimes",
     "serve": "serve a page on which .tflite files run in a browser, dense and sparse side by side",
     "report": "write one HTML page about a run or a .tflite: verdict, network, sparsity, sizes, latency, accuracy",
+    "costs": "measure what each 1x1 convolution of a network costs, dense and sparse, for the distribution LatencyAware",
     "runtime": "install the runtimes that models are proven and timed in, and list what is there",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")
