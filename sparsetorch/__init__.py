@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.exporter.quantize import quantize
     from sparsetorch.latency.bench import bench
+    from sparsetorch.preflight.check import check
+    from sparsetorch.preflight.pruning import PruningPlan
     from sparsetorch.runtime.verify import verify
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.latency_aware import LatencyAware
@@ -54,6 +56,8 @@ _HOME = {
     "ThreeStep": "sparsetorch.sparsify.schedule",
     "StepList": "sparsetorch.sparsify.schedule",
     "bench": "sparsetorch.latency.bench",
+    "check": "sparsetorch.preflight.check",
+    "PruningPlan": "sparsetorch.preflight.pruning",
     "encode": "sparsetorch.exporter.encode_file",
     "export": "sparsetorch.exporter.pipeline",
     "quantize": "sparsetorch.exporter.quantize",
@@ -80,6 +84,7 @@ __all__ = [
     "Magnitude",
     "PerLayer",
     "PolynomialDecay",
+    "PruningPlan",
     "RigL",
     "SparseTraining",
     "SparsityMonitor",
@@ -92,6 +97,7 @@ __all__ = [
     "Verdict",
     "account",
     "bench",
+    "check",
     "encode",
     "export",
     "quantize",

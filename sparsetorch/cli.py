@@ -19,6 +19,7 @@ COMMANDS = {
     "validate": "evaluate a checkpoint on the validation split",
     "test": "evaluate a checkpoint on the test split",
     "predict": "predict with a checkpoint",
+    "check": "say before training whether the trained network will take the sparse path, and how large its file will be",
     "export": "convert a checkpoint or a model to a sparse-encoded .tflite, checked against PyTorch",
     "encode": "leave the zeros of any .tflite's weights out, whoever made it",
     "quantize": "quantize a float .tflite after training, with calibration and accuracy before and after",
@@ -34,6 +35,7 @@ _LIGHTNING = ("fit", "validate", "test", "predict")
 
 _EXAMPLES = """examples:
   sparsetorch fit --config recipes/digits/rigl_90.yaml
+  sparsetorch check --config recipes/digits/rigl_90.yaml
   sparsetorch export --checkpoint runs/digits/rigl_90/checkpoints/last.ckpt -o model.tflite --dense-twin
   sparsetorch verify model.tflite --target arm64 --target wasm
 

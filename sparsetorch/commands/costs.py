@@ -19,7 +19,7 @@ import argparse
 from pathlib import Path
 
 from sparsetorch.analysis.layer_costs import CostTable
-from sparsetorch.commands.export import shape_argument
+from sparsetorch.commands.export import input_shape
 from sparsetorch.errors import UsageError
 from sparsetorch.files import check_writable, write_atomically, write_json
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="M", required=True, help="dotted.path:callable or file.py:callable that returns an nn.Module"
     )
     parser.add_argument("--model-args", metavar="JSON", help="keyword arguments of the callable")
-    parser.add_argument("--input-shape", metavar="C,H,W", type=shape_argument, required=True, help="of one input")
+    parser.add_argument("--input-shape", metavar="C,H,W", type=input_shape, required=True, help="of one input")
     parser.add_argument("--runtime", choices=["wasm"], default="wasm", help="where to measure (default: wasm)")
     parser.add_argument("--runs", type=int, default=40, help="timed runs of each file (default: 40)")
     parser.add_argument("-o", "--output", metavar="FILE.json", type=Path, required=True, help="the table to write")

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--model-args", metavar="JSON", help="keyword arguments of the callable")
     source.add_argument("--weights", metavar="W.pt", type=Path, help="state dict to load into it, masked or plain")
     source.add_argument(
-        "--input-shape", metavar="C,H,W", type=shape_argument, help="of one input; a checkpoint remembers its own"
+        "--input-shape", metavar="C,H,W", type=input_shape, help="of one input; a checkpoint remembers its own"
     )
     source.add_argument(
         "--sparsity", metavar="S", type=float, help="prune the 1x1 convolutions in one shot, to try things"
@@ -75,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def shape_argument(text: str) -> tuple[int, ...]:
-    """`3,224,224` as numbers, for argparse."""
+def input_shape(text: str) -> tuple[int, ...]:
+    """`3,224,224` or `3x224x224` as numbers."""
     try:
         return tuple(int(part) for part in text.replace("x", ",").split(","))
     except ValueError:

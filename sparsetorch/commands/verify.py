@@ -27,7 +27,6 @@ from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS, Verdict, verify
 from sparsetorch.xnnpack.targets import find_targets
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 
@@ -87,6 +86,8 @@ def _print(verdict: Verdict) -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from sparsetorch.report.reasons import print_reasons, print_targets
+
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console = Console(highlight=False, soft_wrap=True, width=160)  # a pipe or a log has no width to keep
@@ -98,13 +99,8 @@ def _print(verdict: Verdict) -> None:
             f"{cluster.convs_1x1} 1x1 convolutions, {cluster.zeros} of {cluster.params} weights zero "
             f"({cluster.sparsity:.1%}; more than 66.7 % needed)."
         )
-    for name, target in verdict.targets.items():
-        if target.eligible:
-            console.print(f"[green]{name}: eligible[/], {verdict.expected_spmm} sparse matrix multiplications expected")
-        else:
-            word = "[bold white on red] UNSAFE [/]" if target.unsafe else "[red]not eligible[/]"
-            console.print(f"{name}: {word} {escape(target.why_not or '')}")
-    _print_reasons(verdict, console)
+    print_targets(verdict, console)
+    print_reasons(verdict, console)
     console.print(f"Rules of {verdict.revision}. A prediction{'.' if verdict.observed else '; nothing was run.'}")
     if verdict.observed:
         from sparsetorch.report.observed import print_observed
@@ -135,21 +131,3 @@ def _layer_table(verdict: Verdict) -> "Table":
     table.add_section()
     table.add_row("all", "", "", "", "", f"{stored:,}", f"{dense:,}")
     return table
-
-
-def _print_reasons(verdict: Verdict, console: "Console") -> None:
-    """The reasons, those with one rule and one fix together."""
-    from rich.markup import escape
-
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for reason in verdict.reasons:
-        where = reason.module or reason.tensor
-        place = f"{where} ({reason.operator}): {reason.found}" if where else reason.found
-        groups.setdefault((reason.rule, reason.required, reason.fix), []).append(place)
-    for (rule, required, fix), places in groups.items():
-        console.print(f"\n[bold]{escape(rule)}[/]: required {escape(required)}")
-        for place in places:
-            console.print(f"  found {escape(place)}")
-        console.print(f"  fix   {escape(fix)}")
-    if groups:
-        console.print()

@@ -63,7 +63,7 @@ def export(
         BadInputError: an input that does not fit, a network that cannot be converted, a path that cannot be written.
         WrongNumbersError: the converted file differs from PyTorch; nothing is written then.
     """
-    shape = _batched(input_shape)
+    shape = batched(input_shape)
     target = check_writable(Path(path))
     twin = _twin_path(target, dense_twin)
     check_size(module)
@@ -84,7 +84,7 @@ def export(
     progress("repairs")
     name_weights(dense.graphs[0], plain)
     name_values(dense.graphs[0])
-    _add_signature(dense, output_names(plain, shape))
+    add_signature(dense, output_names(plain, shape))
     converted = dense.copy()
     repairs = repair(dense)
     make_names_unique(dense.graphs[0])
@@ -113,7 +113,7 @@ def export(
     )
 
 
-def _add_signature(model: Model, names: Sequence[str]) -> None:
+def add_signature(model: Model, names: Sequence[str]) -> None:
     """Let callers name inputs and outputs: a dictionary's keys stay its outputs' names."""
     graph = model.graphs[0]
     inputs = [("input" if len(graph.inputs) == 1 else f"input_{i}", value) for i, value in enumerate(graph.inputs)]
@@ -121,7 +121,12 @@ def _add_signature(model: Model, names: Sequence[str]) -> None:
     model.signatures = [Signature("serving_default", graph, list(inputs), list(outputs))]
 
 
-def _batched(input_shape: Sequence[int]) -> tuple[int, ...]:
+def batched(input_shape: Sequence[int]) -> tuple[int, ...]:
+    """(N, C, H, W) of what a user gives, N 1 where it is left out.
+
+    Raises:
+        BadInputError: anything else.
+    """
     shape = tuple(input_shape)
     if len(shape) == 3:
         shape = (1, *shape)

@@ -67,6 +67,45 @@ def load_data(path: Path, config: Path | None = None) -> Any:
     return data
 
 
+def load_recipe(path: Path) -> tuple[nn.Module, Any | None, tuple[int, ...] | None]:
+    """What a recipe is going to train: the module, its `SparseTraining` or None, and the shape of one input or None.
+
+    The shape is that of `example_input_array`, or of the first sample where the data is on this machine already.
+
+    Raises:
+        BadInputError: no recipe, or a section that cannot be made.
+    """
+    recipe = _read_recipe(path)
+    if "model" not in recipe:
+        raise BadInputError(f"--config: {path}: needed a recipe with a `model:` section")
+    import pytorch_lightning as pl
+
+    from sparsetorch.callbacks.sparse_training import SparseTraining
+
+    module = _instantiate(recipe["model"], pl.LightningModule, "model")
+    sparsity = recipe.get("sparsity")
+    training = None if sparsity is None else _instantiate(sparsity, SparseTraining, "sparsity")
+    example = module.example_input_array
+    if isinstance(example, Tensor):
+        return module, training, tuple(example.shape[1:])
+    return module, training, None if recipe.get("data") is None else _sample_shape(recipe["data"])
+
+
+def _sample_shape(section: Any) -> tuple[int, ...] | None:
+    """Of the first training sample's first tensor; None where it cannot be had without a download."""
+    import pytorch_lightning as pl
+
+    from sparsetorch.callbacks.input_shape import first_tensor
+
+    data = _instantiate(section, pl.LightningDataModule, "data")
+    try:
+        data.setup("fit")
+        sample = first_tensor(data.train_dataloader().dataset[0])
+    except Exception:  # data of any kind, which may not be there yet: the user can say the shape
+        return None
+    return None if sample is None else tuple(sample.shape)
+
+
 def load_factory(model: str, arguments: str | None = None, weights: Path | None = None) -> nn.Module:
     """The module that `dotted.path:callable` or `file.py:callable` makes.
 
