@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -84,7 +85,7 @@ def measure_costs(
     return CostTable(version, host.processor(), dict(layers), tuple(found))
 
 
-def _read_store(path: Path) -> dict[str, dict[str, object]]:
+def _read_store(path: Path) -> dict[str, Any]:
     """What was measured before; a damaged file is measured again."""
     try:
         return dict(json.loads(path.read_text()))
