@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from sparsetorch.callbacks.sparse_training import SparseTraining
     from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
     from sparsetorch.exporter.pipeline import export
+    from sparsetorch.sparsify.chex import CHEX
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
+    from sparsetorch.sparsify.epochs import InEpochs
     from sparsetorch.sparsify.magnitude import Magnitude
-    from sparsetorch.sparsify.pattern import NM, Block, Unstructured
+    from sparsetorch.sparsify.pattern import NM, Block, Channel, Unstructured
     from sparsetorch.sparsify.per_layer import Global, PerLayer
     from sparsetorch.sparsify.policy import AllOf, AllWeights, AnyOf, ByName, Conv1x1
     from sparsetorch.sparsify.rigl import SET, SNFS, RigL, Static
     from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay, StepList, ThreeStep
+    from sparsetorch.structured.compact import compact, make_compact
     from sparsetorch.xnnpack.verdict import Verdict, verify
 
 _HOME = {
@@ -45,6 +48,11 @@ _HOME = {
     "AllOf": "sparsetorch.sparsify.policy",
     "AnyOf": "sparsetorch.sparsify.policy",
     "ThreeStep": "sparsetorch.sparsify.schedule",
+    "CHEX": "sparsetorch.sparsify.chex",
+    "Channel": "sparsetorch.sparsify.pattern",
+    "InEpochs": "sparsetorch.sparsify.epochs",
+    "compact": "sparsetorch.structured.compact",
+    "make_compact": "sparsetorch.structured.compact",
     "StepList": "sparsetorch.sparsify.schedule",
     "export": "sparsetorch.exporter.pipeline",
     "verify": "sparsetorch.xnnpack.verdict",
@@ -52,6 +60,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CHEX",
     "ER",
     "ERK",
     "NM",
@@ -62,9 +71,11 @@ __all__ = [
     "AnyOf",
     "Block",
     "ByName",
+    "Channel",
     "ConstantSparsity",
     "Conv1x1",
     "Global",
+    "InEpochs",
     "Magnitude",
     "PerLayer",
     "PolynomialDecay",
@@ -78,7 +89,9 @@ __all__ = [
     "Unstructured",
     "Verdict",
     "account",
+    "compact",
     "export",
+    "make_compact",
     "verify",
 ]
 

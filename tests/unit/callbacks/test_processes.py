@@ -31,7 +31,9 @@ def ranks(folder: Path, algorithm: str, devices: int, accumulate: int) -> list[d
     return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(devices)]
 
 
-@pytest.mark.parametrize(("algorithm", "accumulate"), [("rigl", 1), ("rigl", 2), ("set", 1), ("magnitude", 1)])
+@pytest.mark.parametrize(
+    ("algorithm", "accumulate"), [("rigl", 1), ("rigl", 2), ("set", 1), ("magnitude", 1), ("chex", 1)]
+)
 def test_two_ranks_are_one_process_on_the_union_batch(algorithm: str, accumulate: int, tmp_path: Path) -> None:
     one, two = ranks(tmp_path, algorithm, 2, accumulate)
     (single,) = ranks(tmp_path, algorithm, 1, accumulate)

@@ -1,0 +1,81 @@
+"""Which loop a `SparseTraining` drives, of weights or of channels; and what channels need of a training: its input's shape."""
+
+import math
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from sparsetorch.callbacks.resume import random_state, set_random_state
+from sparsetorch.errors import BadInputError
+from sparsetorch.masking.sparsifier import Sparsifier
+from sparsetorch.sparsify.algorithm import Algorithm
+from sparsetorch.sparsify.chex import ChannelAlgorithm
+from sparsetorch.sparsify.epochs import InEpochs
+from sparsetorch.sparsify.pattern import Channel, Pattern, Unstructured
+from sparsetorch.sparsify.schedule import Schedule
+from sparsetorch.structured.channel_sparsifier import ChannelSparsifier
+
+AnySparsifier = Sparsifier | ChannelSparsifier
+
+
+def make_sparsifier(
+    trainer: pl.Trainer, pl_module: pl.LightningModule, algorithm: Algorithm, pattern: Pattern, **options: Any
+) -> AnySparsifier:
+    """The loop for this algorithm and pattern, its masks attached.
+
+    Raises:
+        BadInputError: where they do not go together, or the input's shape is not known.
+    """
+    if isinstance(algorithm, ChannelAlgorithm) and pattern == Unstructured():
+        pattern = Channel()
+    if isinstance(algorithm, ChannelAlgorithm) and not isinstance(pattern, Channel):
+        raise BadInputError(f"pattern: found {pattern} with {type(algorithm).__name__}, needed Channel, or none at all")
+    if not isinstance(pattern, Channel):
+        return Sparsifier(pl_module, algorithm=algorithm, pattern=pattern, **options)
+    if pattern.input_shape is None and not isinstance(pl_module.example_input_array, Tensor):
+        pattern = Channel(shape_of_training_data(trainer))
+    return ChannelSparsifier(pl_module, algorithm=algorithm, pattern=pattern, **options)
+
+
+def in_steps(schedule: Schedule, trainer: pl.Trainer, total_steps: float) -> Schedule:
+    """A schedule in optimizer steps, whether it was given in these or in epochs.
+
+    Raises:
+        BadInputError: in epochs, where their number is not known.
+    """
+    if not isinstance(schedule, InEpochs):
+        return schedule
+    epochs = trainer.max_epochs or 0
+    if epochs > 0 and not math.isinf(total_steps) and trainer.max_steps == -1:
+        return schedule.in_steps(total_steps / epochs)
+    trainer.fit_loop.setup_data()  # a training of a given number of steps has not looked at its data yet
+    batches = trainer.num_training_batches
+    if math.isinf(batches):
+        raise BadInputError(
+            "schedule: InEpochs needs to know how long an epoch is, and the training data has no length"
+        )
+    return schedule.in_steps(math.ceil(batches / trainer.accumulate_grad_batches))
+
+
+def shape_of_training_data(trainer: pl.Trainer) -> tuple[int, ...] | None:
+    """Of the first training sample's first tensor; None where there is no data yet. Draws no random number."""
+    state = random_state()
+    try:
+        source = trainer.fit_loop._data_source
+        loader = source.dataloader() if source.is_defined() else None
+        dataset = getattr(loader, "dataset", None)
+        sample = None if dataset is None else dataset[0]
+    except (AttributeError, NotImplementedError, TypeError, IndexError, KeyError):
+        return None
+    finally:
+        set_random_state(state)
+    found = _first_tensor(sample)
+    return None if found is None else tuple(found.shape)
+
+
+def _first_tensor(sample: Any) -> Tensor | None:
+    if isinstance(sample, Tensor):
+        return sample
+    values = sample.values() if isinstance(sample, dict) else sample if isinstance(sample, list | tuple) else ()
+    return next((found for found in map(_first_tensor, values) if found is not None), None)
