@@ -63,7 +63,7 @@ def shape_of_training_data(trainer: pl.Trainer) -> tuple[int, ...] | None:
     state = random_state()
     try:
         source = trainer.fit_loop._data_source
-        loader = source.dataloader() if source.is_defined() else None
+        loader = source.dataloader() if source.instance is not None and source.is_defined() else None
         dataset = getattr(loader, "dataset", None)
         sample = None if dataset is None else dataset[0]
     except (AttributeError, NotImplementedError, TypeError, IndexError, KeyError):
