@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from sparsetorch.callbacks.sparse_training import SparseTraining
     from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
     from sparsetorch.exporter.pipeline import export
+    from sparsetorch.sparsify.abcpruner import ABCPruner
     from sparsetorch.sparsify.chex import CHEX
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
     from sparsetorch.sparsify.epochs import InEpochs
+    from sparsetorch.sparsify.hrank import HRank
     from sparsetorch.sparsify.magnitude import Magnitude
     from sparsetorch.sparsify.pattern import NM, Block, Channel, Unstructured
     from sparsetorch.sparsify.per_layer import Global, PerLayer
@@ -48,6 +50,8 @@ _HOME = {
     "AllOf": "sparsetorch.sparsify.policy",
     "AnyOf": "sparsetorch.sparsify.policy",
     "ThreeStep": "sparsetorch.sparsify.schedule",
+    "ABCPruner": "sparsetorch.sparsify.abcpruner",
+    "HRank": "sparsetorch.sparsify.hrank",
     "CHEX": "sparsetorch.sparsify.chex",
     "Channel": "sparsetorch.sparsify.pattern",
     "InEpochs": "sparsetorch.sparsify.epochs",
@@ -66,6 +70,7 @@ __all__ = [
     "NM",
     "SET",
     "SNFS",
+    "ABCPruner",
     "AllOf",
     "AllWeights",
     "AnyOf",
@@ -75,6 +80,7 @@ __all__ = [
     "ConstantSparsity",
     "Conv1x1",
     "Global",
+    "HRank",
     "InEpochs",
     "Magnitude",
     "PerLayer",

@@ -9,17 +9,20 @@ from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 from torch.optim import Optimizer
 
 from sparsetorch.callbacks.averaging import check_order, mask_averages
+from sparsetorch.callbacks.channel_search import search_structure
 from sparsetorch.callbacks.channels import AnySparsifier, in_steps, make_sparsifier
 from sparsetorch.callbacks.ranks import check_ranks_agree
 from sparsetorch.callbacks.resume import ResumePoint
 from sparsetorch.errors import BadInputError, NotEligibleError
 from sparsetorch.masking.sparsifier import Update
+from sparsetorch.sparsify.abcpruner import ABCPruner
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.distribution import Distribution, Uniform
 from sparsetorch.sparsify.pattern import Pattern, Unstructured
 from sparsetorch.sparsify.plan import Plan, make_plan
 from sparsetorch.sparsify.policy import AllWeights, Policy
 from sparsetorch.sparsify.schedule import Schedule
+from sparsetorch.structured.channel_sparsifier import ChannelSparsifier
 
 _ALL_WEIGHTS, _UNIFORM, _UNSTRUCTURED = AllWeights(), Uniform(), Unstructured()
 
@@ -51,7 +54,7 @@ class SparseTraining(pl.Callback):
         """Configure; nothing is touched before `setup`.
 
         Args:
-            algorithm: which entries: Magnitude, RigL, SET, SNFS, Static; or which channels: CHEX.
+            algorithm: which entries: Magnitude, RigL, SET, SNFS, Static; or which channels: CHEX, HRank, ABCPruner.
             schedule: when and how sparse: PolynomialDecay, ConstantSparsity, StepList, ThreeStep, InEpochs around them.
             policy: which layers: AllWeights, Conv1x1, ByName, and compositions of them.
             distribution: how much of each layer: Uniform, ERK, ER, Global, PerLayer.
@@ -101,6 +104,8 @@ class SparseTraining(pl.Callback):
         sparsifier.load_state_dict(self._restored)
         self.step = int(self._restored.get("step", 0))
         if not self._restored:
+            if isinstance(self.algorithm, ABCPruner) and isinstance(sparsifier, ChannelSparsifier):
+                search_structure(trainer, pl_module, sparsifier)
             sparsifier.start()
         self._restored = {}
         rank_zero_info(f"SparseTraining: {self.algorithm} on {len(sparsifier.layers)} layers; {self.plan}")

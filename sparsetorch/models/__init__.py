@@ -1,6 +1,7 @@
 """LightningModules, one per task, and small networks for them."""
 
+from sparsetorch.models.cifar_resnet import CifarResNet
 from sparsetorch.models.classification import ImageClassifier
 from sparsetorch.models.lenet import LeNet300100
 
-__all__ = ["ImageClassifier", "LeNet300100"]
+__all__ = ["CifarResNet", "ImageClassifier", "LeNet300100"]

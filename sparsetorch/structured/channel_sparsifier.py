@@ -5,7 +5,7 @@ the share of channels, counted over all groups that the policy picks.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -15,9 +15,11 @@ from torch.optim import Optimizer
 from sparsetorch.errors import BadInputError
 from sparsetorch.masking import masks
 from sparsetorch.masking.sparsifier import Update
+from sparsetorch.sparsify.abcpruner import ABCPruner
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.chex import CHEX
 from sparsetorch.sparsify.distribution import Distribution, Uniform
+from sparsetorch.sparsify.hrank import HRank
 from sparsetorch.sparsify.magnitude import Magnitude
 from sparsetorch.sparsify.mask import keep_top, number_kept
 from sparsetorch.sparsify.pattern import Channel
@@ -26,6 +28,7 @@ from sparsetorch.sparsify.policy import AllWeights, Policy, weight_layers
 from sparsetorch.sparsify.schedule import Schedule
 from sparsetorch.structured.channel_masks import ChannelMasks
 from sparsetorch.structured.chex_update import chex_update, structure_scores
+from sparsetorch.structured.feature_ranks import RankCollector
 from sparsetorch.structured.groups import Group, channel_groups, prunable
 
 
@@ -37,11 +40,12 @@ class ChannelSparsifier:
 
     Args:
         module: any network; masks are attached to its layers at once.
-        algorithm: CHEX, or Magnitude: the channels of smallest norm, which never come back.
+        algorithm: CHEX; Magnitude, which prunes the channels of smallest norm; HRank, those of lowest feature-map rank; or
+            ABCPruner, whose structure is searched before the training.
         schedule: when and how sparse; `resolve` it first, so that every step is a number.
         policy: which layers.
-        distribution: how much of each group, of Magnitude: Uniform (keeps the first layer's group dense), Global, or PerLayer
-            by the names of groups. CHEX decides itself.
+        distribution: how much of each group, of Magnitude and HRank: Uniform (keeps the first layer's group dense), Global, or
+            PerLayer by the names of groups. CHEX and ABCPruner decide themselves.
         pattern: the input's shape.
         seed: of the sampling; the same on every rank.
 
@@ -68,14 +72,20 @@ class ChannelSparsifier:
         self.seed = seed
         self.skipped_updates = 0
         """Updates left out because a weight was not finite."""
-        if not isinstance(algorithm, CHEX | Magnitude):
+        if not isinstance(algorithm, CHEX | Magnitude | HRank | ABCPruner):
             raise BadInputError(
-                f"algorithm: found {type(algorithm).__name__} with the pattern Channel, needed CHEX or Magnitude; drop and grow "
-                "by gradients works on single weights and blocks"
+                f"algorithm: found {type(algorithm).__name__} with the pattern Channel, needed CHEX, HRank, ABCPruner or "
+                "Magnitude; drop and grow by gradients works on single weights and blocks"
             )
-        if isinstance(algorithm, CHEX) and self.distribution != Uniform():
+        if isinstance(algorithm, CHEX | ABCPruner) and self.distribution != Uniform():
             raise BadInputError(
-                f"distribution: found {self.distribution}, but CHEX shares channels out over layers itself; leave it out"
+                f"distribution: found {self.distribution}, but {type(algorithm).__name__} shares channels out itself; "
+                "leave it out"
+            )
+        if isinstance(algorithm, HRank) and isinstance(self.distribution, Global):
+            raise BadInputError(
+                "distribution: found Global, but feature maps of different sizes have ranks that cannot be compared; needed "
+                "Uniform or PerLayer"
             )
         groups = self._pick(policy or AllWeights())
         self.groups = {group.name: group for group in groups}
@@ -84,6 +94,7 @@ class ChannelSparsifier:
             (group.name for group in groups if first in {m.module for m in group.of_role("out")}), None
         )
         self._check()
+        self.ranks = RankCollector(module, groups) if isinstance(algorithm, HRank) else None
         self.channels = ChannelMasks(
             module, groups, remember=isinstance(algorithm, CHEX) and algorithm.regrow != "none"
         )
@@ -103,7 +114,7 @@ class ChannelSparsifier:
         self._counts_exist()
         if isinstance(self.algorithm, CHEX):
             structure_scores(self.module, list(self.groups.values()), {}, self.algorithm.structure)
-        else:
+        elif not isinstance(self.algorithm, ABCPruner):
             self.distribution.check(self._shapes(), self.schedule.target_sparsity())
 
     def _counts_exist(self) -> None:
@@ -140,7 +151,7 @@ class ChannelSparsifier:
     def shortfall(self) -> dict[str, tuple[float, float]]:
         """What is less sparse than the schedule's final sparsity asks, each with (reached, needed)."""
         target = self.schedule.target_sparsity()
-        if isinstance(self.algorithm, CHEX) or isinstance(self.distribution, Global):
+        if isinstance(self.algorithm, CHEX | ABCPruner) or isinstance(self.distribution, Global):
             total = sum(group.channels for group in self.groups.values())
             kept = sum(int(keep.sum()) for keep in self.channels.keep.values())
             return {} if kept <= number_kept(total, target) else {"all channels": (self.sparsity, target)}
@@ -154,7 +165,8 @@ class ChannelSparsifier:
 
     def state_dict(self) -> dict[str, Any]:
         """What the module's own state dict, which holds the masks, does not."""
-        return {"skipped_updates": self.skipped_updates, "memory": dict(self.channels.memory or {})}
+        state = {"skipped_updates": self.skipped_updates, "memory": dict(self.channels.memory or {})}
+        return state if self.ranks is None else state | {"ranks": self.ranks.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`; the module has its masks back by now."""
@@ -165,15 +177,26 @@ class ChannelSparsifier:
                 key: value.to(values[key if key in values else f"{key}_orig"].device).clone()
                 for key, value in state.get("memory", {}).items()
             }
+        if self.ranks is not None and "ranks" in state:
+            self.ranks.load_state_dict(state["ranks"])
         self.channels.read()
 
     def rest(self) -> None:
         """Between trainings: the network can be copied (the `weight` of a forward is no leaf)."""
+        if self.ranks is not None:
+            self.ranks.detach()
         for layer in self.layers.values():
             masks.refresh(layer)
 
     def before_backward(self, step: int) -> None:
-        """Nothing: channels are chosen by weights alone."""
+        """Before the forward of any micro-batch of step `step`: look at feature maps, where an update by them is near."""
+        if self.ranks is None or not isinstance(self.algorithm, HRank):
+            return
+        near = any(self.schedule.is_update_step(ahead) for ahead in range(step, step + self.algorithm.batches))
+        if near and not self.ranks.attached:
+            self.ranks.attach()
+        elif not near:
+            self.ranks.detach()
 
     def before_optimizer_step(self, step: int, parameters: Iterable[nn.Parameter] | None = None) -> None:
         """Nothing: channels are chosen by weights alone."""
@@ -200,24 +223,42 @@ class ChannelSparsifier:
                 self.schedule.progress(step),
                 lambda index: _generator(self.seed, step, index),
             )
+        elif isinstance(self.algorithm, HRank):
+            keep = self._by_rank(self.algorithm, sparsity, step)
+        elif isinstance(self.algorithm, Magnitude):
+            norms = {name: channel_norms(self.channels, group) for name, group in self.groups.items()}
+            keep = self.highest(norms, sparsity)
         else:
-            keep = self._by_norm(sparsity)
+            keep = {}  # the structure was searched before
         return Update(step, self.channels.set(keep, optimizers))
 
-    def _by_norm(self, sparsity: float) -> dict[str, Tensor]:
-        """The channels of largest norm among the active ones."""
-        scores = {}
-        for name, group in self.groups.items():
-            norms = channel_norms(self.channels, group)
-            scores[name] = norms.masked_fill(~self.channels.keep[name], -torch.inf)
+    def _by_rank(self, algorithm: HRank, sparsity: float, step: int) -> dict[str, Tensor]:
+        if self.ranks is None or not self.ranks.seen:
+            raise BadInputError(
+                f"schedule: an update at step {step}, before any batch of the training; HRank looks at feature maps, so needed "
+                f"a first update at step {algorithm.batches} or later (begin_step)"
+            )
+        scores = self.ranks.scores()
+        self.ranks.detach()
+        if not algorithm.one_by_one:
+            return self.highest(scores, sparsity)
+        due = -(-self.schedule.progress(step) * len(scores) // 1)  # layers whose turn it was by now, at least one
+        keep = self.highest(scores, self.schedule.target_sparsity())
+        return {name: kept for place, (name, kept) in enumerate(keep.items()) if place < max(due, 1)}
+
+    def highest(self, scores: Mapping[str, Tensor], sparsity: float) -> dict[str, Tensor]:
+        """The channels of highest score among the active ones, as many per group as the distribution says; at least one."""
+        masked = {
+            name: score.masked_fill(~self.channels.keep[name], -torch.inf).cpu() for name, score in scores.items()
+        }
         if isinstance(self.distribution, Global):
-            relative = {name: score / score[self.channels.keep[name]].mean() for name, score in scores.items()}
+            relative = {name: score / score[self.channels.keep[name]].mean() for name, score in masked.items()}
             wanted = self.distribution.allocate_by_score(relative, sparsity)
         else:
             wanted = self.distribution.allocate(self._shapes(), sparsity, first_layer=self.first_group or "")
         return {
             name: keep_top(score, max(number_kept(score.numel(), wanted[name]), 1)) & self.channels.keep[name]
-            for name, score in scores.items()
+            for name, score in masked.items()
         }
 
 
@@ -236,8 +277,3 @@ def channel_norms(channels: ChannelMasks, group: Group) -> Tensor:
 def _generator(seed: int, step: int, index: int) -> torch.Generator:
     """A random stream of its own per seed, step and group: equal on all ranks and after a resume, stored nowhere."""
     return torch.Generator().manual_seed(((seed * 1_000_003 + step) * 10_007 + index) % (1 << 62))
-
-
-def groups_of(sparsifier: ChannelSparsifier) -> Sequence[Group]:
-    """The groups that a sparsifier prunes."""
-    return list(sparsifier.groups.values())
