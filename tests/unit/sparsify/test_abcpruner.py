@@ -78,10 +78,10 @@ def test_a_search_finds_more_than_chance() -> None:
         return structure, 1 / (1 + sum(abs(a - b) for a, b in zip(structure, goal, strict=True)))
 
     for seed in range(3):
-        colony, bees = Colony(), ABCPruner()
+        colony, bees = Colony(), ABCPruner(cycles=40)
         while not is_over(colony, bees):
             colony = advance(colony, bees, 15, seed, near)
-        assert 10 * 21 <= colony.evaluations <= 10 * 21 + 10  # ten first ones, ten cycles of twice ten, and scouts
+        assert 10 * 81 <= colony.evaluations <= 10 * 81 + 40  # ten first ones, cycles of twice ten, and scouts
         draws = random.Random(seed)
         by_chance = max(near(random_structure(15, 10, draws), draws)[1] for _ in range(colony.evaluations))
         assert colony.best_fitness > by_chance
