@@ -33,8 +33,8 @@ def make_sparsifier(
         raise BadInputError(f"pattern: found {pattern} with {type(algorithm).__name__}, needed Channel, or none at all")
     if not isinstance(pattern, Channel):
         return Sparsifier(pl_module, algorithm=algorithm, pattern=pattern, **options)
-    if pattern.input_shape is None and not isinstance(pl_module.example_input_array, Tensor):
-        pattern = Channel(shape_of_training_data(trainer))
+    if pattern.input_shape is None:
+        pattern = Channel(input_shape_of(trainer, pl_module))
     return ChannelSparsifier(pl_module, algorithm=algorithm, pattern=pattern, **options)
 
 
@@ -56,6 +56,12 @@ def in_steps(schedule: Schedule, trainer: pl.Trainer, total_steps: float) -> Sch
             "schedule: InEpochs needs to know how long an epoch is, and the training data has no length"
         )
     return schedule.in_steps(math.ceil(batches / trainer.accumulate_grad_batches))
+
+
+def input_shape_of(trainer: pl.Trainer, pl_module: pl.LightningModule) -> tuple[int, ...] | None:
+    """Of one input, without the batch: from `example_input_array`, or from the training data; None where neither is there."""
+    example = pl_module.example_input_array
+    return tuple(example.shape[1:]) if isinstance(example, Tensor) else shape_of_training_data(trainer)
 
 
 def shape_of_training_data(trainer: pl.Trainer) -> tuple[int, ...] | None:

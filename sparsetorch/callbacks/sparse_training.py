@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from sparsetorch.callbacks.averaging import check_order, mask_averages
 from sparsetorch.callbacks.channel_search import search_structure
-from sparsetorch.callbacks.channels import AnySparsifier, in_steps, make_sparsifier
+from sparsetorch.callbacks.channels import AnySparsifier, in_steps, input_shape_of, make_sparsifier
 from sparsetorch.callbacks.ranks import check_ranks_agree
 from sparsetorch.callbacks.resume import ResumePoint
 from sparsetorch.errors import BadInputError, NotEligibleError
@@ -18,11 +18,12 @@ from sparsetorch.masking.sparsifier import Update
 from sparsetorch.sparsify.abcpruner import ABCPruner
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.distribution import Distribution, Uniform
-from sparsetorch.sparsify.pattern import Pattern, Unstructured
+from sparsetorch.sparsify.pattern import Block, Pattern, Unstructured
 from sparsetorch.sparsify.plan import Plan, make_plan
 from sparsetorch.sparsify.policy import AllWeights, Policy
 from sparsetorch.sparsify.schedule import Schedule
 from sparsetorch.structured.channel_sparsifier import ChannelSparsifier
+from sparsetorch.structured.rearrange import rearrange_filters
 
 _ALL_WEIGHTS, _UNIFORM, _UNSTRUCTURED = AllWeights(), Uniform(), Unstructured()
 
@@ -106,6 +107,8 @@ class SparseTraining(pl.Callback):
         if not self._restored:
             if isinstance(self.algorithm, ABCPruner) and isinstance(sparsifier, ChannelSparsifier):
                 search_structure(trainer, pl_module, sparsifier)
+            if isinstance(self.pattern, Block) and self.pattern.rearrange:
+                rearrange_filters(pl_module, input_shape_of(trainer, pl_module), self.policy)
             sparsifier.start()
         self._restored = {}
         rank_zero_info(f"SparseTraining: {self.algorithm} on {len(sparsifier.layers)} layers; {self.plan}")

@@ -79,6 +79,9 @@ class Block(Pattern):
 
     size: int = 4
     """Output channels per block (N)."""
+    rearrange: bool = False
+    """Sort the channels of the network by the strength of their filters before training, so that strong ones share blocks;
+    see `sparsetorch.structured.rearrange`. For networks that are trained already: a random one has no strong filters."""
 
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or self.size < 1:

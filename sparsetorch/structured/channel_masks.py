@@ -18,8 +18,8 @@ from sparsetorch.masking import masks
 from sparsetorch.masking.optimizer_slots import clear_slots
 from sparsetorch.masking.sparsifier import LayerUpdate
 from sparsetorch.structured.groups import Group, Member
+from sparsetorch.structured.slicing import Weights, out_first
 
-Weights = nn.modules.conv._ConvNd | nn.Linear
 _VECTORS = ("bias", "running_mean", "running_var")
 
 
@@ -59,8 +59,8 @@ class ChannelMasks:
             member = group.of_role("out")[0]
             layer = self.layers[member.module]
             rows = (
-                _rows(masks.mask_of(layer), layer)
-                .reshape(_rows(masks.mask_of(layer), layer).shape[0], -1)
+                out_first(masks.mask_of(layer), layer)
+                .reshape(out_first(masks.mask_of(layer), layer).shape[0], -1)
                 .any(dim=1)
                 .cpu()
             )
@@ -116,9 +116,9 @@ class ChannelMasks:
         layer = self.layers[path]
         mask, weight = masks.mask_of(layer), masks.original_of(layer).detach()
         if self.memory is None or f"{path}.weight" not in self.memory:
-            return _rows(weight, layer)
+            return out_first(weight, layer)
         columns = self._weight_mask(path, layer, self.keep, roles=("in",)).to(weight.device)
-        return _rows(torch.where(mask, weight, self.memory[f"{path}.weight"]) * columns, layer)
+        return out_first(torch.where(mask, weight, self.memory[f"{path}.weight"]) * columns, layer)
 
     def _set_weight(
         self,
@@ -167,7 +167,7 @@ class ChannelMasks:
     ) -> Tensor:
         """Which entries of a weight are active by the groups alone, of the weight's shape."""
         mask = torch.ones(masks.mask_of(layer).shape, dtype=torch.bool)
-        rows = _rows(mask, layer)
+        rows = out_first(mask, layer)
         for group, member in self._parts[path]:
             if member.role in roles:
                 gone = member.of(~keep[group.name])
@@ -195,8 +195,3 @@ class ChannelMasks:
                     if bool(gone.any()):
                         found.append((vector, torch.nonzero(gone).reshape(-1).to(vector.device)))
         return found
-
-
-def _rows(weight: Tensor, layer: nn.Module) -> Tensor:
-    """A view with output channels first, input channels second."""
-    return weight.transpose(0, 1) if getattr(layer, "transposed", False) else weight

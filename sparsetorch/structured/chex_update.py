@@ -23,6 +23,7 @@ from sparsetorch.sparsify.chex import (
 from sparsetorch.sparsify.mask import keep_top
 from sparsetorch.structured.channel_masks import ChannelMasks
 from sparsetorch.structured.groups import Group
+from sparsetorch.structured.slicing import out_first
 
 
 def chex_update(
@@ -123,8 +124,7 @@ def _magnitudes(module: nn.Module, group: Group, active: Tensor | None) -> Tenso
     total = torch.zeros(group.channels, dtype=torch.float64)
     for member in group.of_role("out"):
         layer = module.get_submodule(member.module)
-        weight = effective_weight(layer).double().abs().cpu()
-        weight = weight.transpose(0, 1) if getattr(layer, "transposed", False) else weight
+        weight = out_first(effective_weight(layer).double().abs().cpu(), layer)
         means = weight.reshape(len(weight), -1).mean(dim=1)[torch.tensor(member.indices)].mean(dim=1)
         kept = means if active is None else means[active]
         total += means / max(float(kept.mean()), 1e-30)

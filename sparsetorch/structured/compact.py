@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from sparsetorch.analysis.accounting import effective_weight
 from sparsetorch.masking.masks import masked_layers, refresh
 from sparsetorch.structured.groups import Group, channel_groups, guess_input_shape
-from sparsetorch.structured.slicing import Cut, cut_layer
+from sparsetorch.structured.slicing import Cut, cut_layer, out_first
 from sparsetorch.structured.trace import KEEP_ZERO
 
 M = TypeVar("M", bound=nn.Module)
@@ -84,9 +84,8 @@ def pruned_channels(module: nn.Module, group: Group) -> Tensor:
     """Which channels of a group are pruned: boolean, one per channel. The first one always counts as alive where all are."""
     unread = torch.ones(group.channels, dtype=torch.bool)
     for member in group.of_role("in"):
-        weight = effective_weight(module.get_submodule(member.module))
-        dim = 0 if getattr(module.get_submodule(member.module), "transposed", False) else 1
-        read = weight.transpose(0, dim).reshape(weight.shape[dim], -1).ne(0).any(dim=1).cpu()
+        layer = module.get_submodule(member.module)
+        read = out_first(effective_weight(layer), layer).transpose(0, 1).flatten(1).ne(0).any(dim=1).cpu()
         unread &= ~_any_of(read, member.indices)
     return unread | _zero_channels(module, group)
 
@@ -107,8 +106,7 @@ def _zero_channels(module: nn.Module, group: Group) -> Tensor:
         elif isinstance(layer, nn.PReLU):
             continue
         else:
-            weight = effective_weight(layer)
-            weight = weight.transpose(0, 1) if getattr(layer, "transposed", False) else weight
+            weight = out_first(effective_weight(layer), layer)
             if member.role == "channel":  # a depthwise convolution keeps zero at zero but for its bias
                 alive = torch.zeros(len(weight), dtype=torch.bool)
             else:

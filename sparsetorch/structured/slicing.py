@@ -9,6 +9,13 @@ from torch.nn.utils import prune
 
 from sparsetorch.masking.masks import WEIGHT, is_masked, mask_of, original_of, refresh
 
+Weights = nn.modules.conv._ConvNd | nn.Linear
+
+
+def out_first(weight: Tensor, layer: nn.Module) -> Tensor:
+    """A view of a layer's weight with output channels first and input channels second, transposed convolutions too."""
+    return weight.transpose(0, 1) if getattr(layer, "transposed", False) else weight
+
 
 @dataclass
 class Cut:
