@@ -19,6 +19,7 @@ COMMANDS = {
     "test": "evaluate a checkpoint on the test split",
     "predict": "predict with a checkpoint",
     "export": "convert a checkpoint or a model to a sparse-encoded .tflite, checked against PyTorch",
+    "sensitivity": "measure accuracy against sparsity, layer by layer, and recommend sparsities for a budget",
     "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")
