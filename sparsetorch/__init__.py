@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparsetorch.analysis.accounting import account
+    from sparsetorch.callbacks.iterative_pruning import IterativePruning
     from sparsetorch.callbacks.sparse_training import SparseTraining
     from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
     from sparsetorch.exporter.pipeline import export
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "SparseTraining": "sparsetorch.callbacks.sparse_training",
+    "IterativePruning": "sparsetorch.callbacks.iterative_pruning",
     "SparsityMonitor": "sparsetorch.callbacks.sparsity_monitor",
     "account": "sparsetorch.analysis.accounting",
     "Magnitude": "sparsetorch.sparsify.magnitude",
@@ -82,6 +84,7 @@ __all__ = [
     "Global",
     "HRank",
     "InEpochs",
+    "IterativePruning",
     "Magnitude",
     "PerLayer",
     "PolynomialDecay",

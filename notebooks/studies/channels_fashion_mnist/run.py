@@ -27,11 +27,12 @@ from sparsetorch.data import FashionMNIST
 from sparsetorch.data.fashion_mnist import DEBIAN_ROOT
 from sparsetorch.models import CifarResNet, ImageClassifier
 
-METHODS = ("dense", "one_shot", "one_shot_structure", "no_regrow", "chex")
+METHODS = ("dense", "one_shot", "one_shot_structure", "from_scratch", "no_regrow", "chex")
 LABELS = {
     "dense": "dense",
     "one_shot": "one-shot, L2 norm, layers alike",
     "one_shot_structure": "one-shot, layers and channels as CHEX chooses them",
+    "from_scratch": "all pruned before the first step",
     "no_regrow": "CHEX without regrowing",
     "chex": "CHEX",
 }
@@ -51,6 +52,8 @@ class Protocol:
     """Learning rate at the first step; falls to 0 along a cosine."""
     weight_decay: float = 5e-4
     """Of the optimizer, SGD with Nesterov momentum 0.9."""
+    structure: str = "batch_norm"
+    """What CHEX shares channels out over layers by."""
     regrow_fraction: float = 0.3
     """Of CHEX, at the first update."""
     update_every: int = 50
@@ -88,9 +91,10 @@ def sparse_training(method: str, protocol: Protocol, seed: int) -> SparseTrainin
     callbacks: dict[str, Callable[[], SparseTraining | None]] = {
         "dense": lambda: None,
         "one_shot": lambda: SparseTraining(Magnitude(), once, distribution=uniform, pattern=Channel(), seed=seed),
-        "one_shot_structure": lambda: SparseTraining(CHEX(0.0, regrow="none"), once, seed=seed),
-        "no_regrow": lambda: SparseTraining(CHEX(protocol.regrow_fraction, regrow="none"), schedule, seed=seed),
-        "chex": lambda: SparseTraining(CHEX(protocol.regrow_fraction), schedule, seed=seed),
+        "from_scratch": lambda: SparseTraining(CHEX(0.0, protocol.structure, "none"), schedule, seed=seed),
+        "one_shot_structure": lambda: SparseTraining(CHEX(0.0, protocol.structure, "none"), once, seed=seed),
+        "no_regrow": lambda: SparseTraining(CHEX(protocol.regrow_fraction, protocol.structure, "none"), schedule, seed=seed),
+        "chex": lambda: SparseTraining(CHEX(protocol.regrow_fraction, protocol.structure), schedule, seed=seed),
     }
     return callbacks[method]()
 
