@@ -27,12 +27,12 @@ from sparsetorch.data import FashionMNIST
 from sparsetorch.data.fashion_mnist import DEBIAN_ROOT
 from sparsetorch.models import CifarResNet, ImageClassifier
 
-METHODS = ("dense", "one_shot", "one_shot_structure", "from_scratch", "no_regrow", "chex")
+METHODS = ("dense", "one_shot", "one_shot_equal_macs", "one_shot_structure", "no_regrow", "chex")
 LABELS = {
     "dense": "dense",
     "one_shot": "one-shot, L2 norm, layers alike",
+    "one_shot_equal_macs": "the same, about as many MACs as CHEX",
     "one_shot_structure": "one-shot, layers and channels as CHEX chooses them",
-    "from_scratch": "all pruned before the first step",
     "no_regrow": "CHEX without regrowing",
     "chex": "CHEX",
 }
@@ -52,13 +52,13 @@ class Protocol:
     """Learning rate at the first step; falls to 0 along a cosine."""
     weight_decay: float = 5e-4
     """Of the optimizer, SGD with Nesterov momentum 0.9."""
-    structure: str = "batch_norm"
-    """What CHEX shares channels out over layers by."""
+    sparsity_equal_macs: float = 0.585
+    """Share of channels pruned where layers are pruned alike and the MACs are to be those that CHEX ends with."""
     regrow_fraction: float = 0.3
     """Of CHEX, at the first update."""
-    update_every: int = 50
+    update_every: int = 25
     """Steps between two updates of CHEX, until 72 % of the training."""
-    one_shot_at: float = 0.5
+    one_shot_at: float = 0.25
     """Share of the training after which one-shot pruning prunes."""
     depth: int = 8
     width: int = 8
@@ -87,14 +87,17 @@ def sparse_training(method: str, protocol: Protocol, seed: int) -> SparseTrainin
     """The callback of a method; None for the dense network."""
     schedule = ConstantSparsity(protocol.sparsity, end_step=0.72, update_every=protocol.update_every)
     once = StepList([[protocol.one_shot_at, protocol.sparsity]])
+    equal_macs = StepList([[protocol.one_shot_at, protocol.sparsity_equal_macs]])
     uniform = Uniform(first_layer_dense=False)
     callbacks: dict[str, Callable[[], SparseTraining | None]] = {
         "dense": lambda: None,
         "one_shot": lambda: SparseTraining(Magnitude(), once, distribution=uniform, pattern=Channel(), seed=seed),
-        "from_scratch": lambda: SparseTraining(CHEX(0.0, protocol.structure, "none"), schedule, seed=seed),
-        "one_shot_structure": lambda: SparseTraining(CHEX(0.0, protocol.structure, "none"), once, seed=seed),
-        "no_regrow": lambda: SparseTraining(CHEX(protocol.regrow_fraction, protocol.structure, "none"), schedule, seed=seed),
-        "chex": lambda: SparseTraining(CHEX(protocol.regrow_fraction, protocol.structure), schedule, seed=seed),
+        "one_shot_equal_macs": lambda: SparseTraining(
+            Magnitude(), equal_macs, distribution=uniform, pattern=Channel(), seed=seed
+        ),
+        "one_shot_structure": lambda: SparseTraining(CHEX(0.0, regrow="none"), once, seed=seed),
+        "no_regrow": lambda: SparseTraining(CHEX(protocol.regrow_fraction, regrow="none"), schedule, seed=seed),
+        "chex": lambda: SparseTraining(CHEX(protocol.regrow_fraction), schedule, seed=seed),
     }
     return callbacks[method]()
 
