@@ -26,7 +26,9 @@ class _TorchvisionData(pl.LightningDataModule):
         try:
             self.train, self.val = self.open_sets()
         except (OSError, RuntimeError) as error:
-            raise BadInputError(f"root: {type(self).__name__} finds nothing to read under {self.root!r} ({error})") from error
+            raise BadInputError(
+                f"root: {type(self).__name__} finds nothing to read under {self.root!r} ({error})"
+            ) from error
 
     def open_sets(self) -> tuple[Dataset[Any], Dataset[Any]]:
         """Training images with augmentation, and those for validation and test."""
@@ -35,7 +37,12 @@ class _TorchvisionData(pl.LightningDataModule):
     def _loader(self, dataset: Dataset[Any], train: bool) -> DataLoader:
         workers = self.num_workers
         return DataLoader(
-            dataset, self.batch_size, shuffle=train, drop_last=train, num_workers=workers, persistent_workers=workers > 0
+            dataset,
+            self.batch_size,
+            shuffle=train,
+            drop_last=train,
+            num_workers=workers,
+            persistent_workers=workers > 0,
         )
 
     def train_dataloader(self) -> DataLoader:
@@ -80,7 +87,9 @@ class CIFAR10(_TorchvisionData):
 class ImageNet(_TorchvisionData):
     """ImageNet-1k (Russakovsky et al. 2015) as folders of images: `root/train/<class>` and `root/val/<class>`."""
 
-    def __init__(self, root: str = "data/imagenet", batch_size: int = 256, image_size: int = 224, num_workers: int = 8) -> None:
+    def __init__(
+        self, root: str = "data/imagenet", batch_size: int = 256, image_size: int = 224, num_workers: int = 8
+    ) -> None:
         """Configure.
 
         Args:
