@@ -243,7 +243,9 @@ class ChannelSparsifier:
         if not algorithm.one_by_one:
             return self.highest(scores, sparsity)
         over = step == getattr(self.schedule, "end_step", None)  # also where a schedule has one update alone
-        due = len(scores) if over else -(-self.schedule.progress(step) * len(scores) // 1)  # layers whose turn it was by now
+        due = (
+            len(scores) if over else -(-self.schedule.progress(step) * len(scores) // 1)
+        )  # layers whose turn it was by now
         keep = self.highest(scores, self.schedule.target_sparsity())
         return {name: kept for place, (name, kept) in enumerate(keep.items()) if place < max(due, 1)}
 
