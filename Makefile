@@ -3,20 +3,29 @@
 #
 #   make demo    train, export and verify on the embedded data
 #   make test    lint, types and all tests
+#
+# and, where there is a Python 3.12:
+#
+#   make test-onnx2tf2    the export tests with onnx2tf 2, in .venv-onnx2tf2
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 CONSTRAINTS := constraints/python$(VERSION).txt
 DEMO := .venv
 TEST := .venv-test
+PYTHON312 ?= $(shell command -v python3.12)
+ONNX2TF2 := .venv-onnx2tf2
 
-.PHONY: demo test lint format constraints clean
+.PHONY: demo test test-onnx2tf2 lint format constraints clean
 
 demo: $(DEMO)/ready
 	$(DEMO)/bin/python recipes/digits/main_job.py
 
 test: $(TEST)/ready lint
 	$(TEST)/bin/python -m pytest
+
+test-onnx2tf2: $(TEST)/ready $(ONNX2TF2)/ready
+	SPARSETORCH_ONNX2TF_PYTHON=$(CURDIR)/$(ONNX2TF2)/bin/python $(TEST)/bin/python -m pytest -m onnx2tf2
 
 lint: $(TEST)/ready
 	$(TEST)/bin/ruff check .
@@ -38,9 +47,16 @@ $(DEMO)/ready: pyproject.toml $(CONSTRAINTS)
 	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export]'
 	touch $@
 
+# A second LiteRT beside the one that onnx2tf pins: exported files have to run in both.
 $(TEST)/ready: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export,dev]'
+	$(TEST)/bin/pip install --quiet --disable-pip-version-check --no-deps --target $(TEST)/litert-2.3 ai-edge-litert==2.3.0
+	touch $@
+
+$(ONNX2TF2)/ready: constraints/onnx2tf2-python3.12.txt
+	$(PYTHON312) -m venv $(ONNX2TF2)
+	$(ONNX2TF2)/bin/pip install --quiet --disable-pip-version-check --requirement constraints/onnx2tf2-python3.12.txt
 	touch $@
 
 # After a deliberate upgrade, in an environment whose tests pass.
@@ -48,4 +64,4 @@ constraints:
 	$(TEST)/bin/pip freeze --exclude-editable > $(CONSTRAINTS)
 
 clean:
-	rm -rf $(DEMO) $(TEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(ONNX2TF2) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from sparsetorch.callbacks.iterative_pruning import IterativePruning
     from sparsetorch.callbacks.sparse_training import SparseTraining
     from sparsetorch.callbacks.sparsity_monitor import SparsityMonitor
+    from sparsetorch.exporter.encode_file import encode
     from sparsetorch.exporter.pipeline import export
+    from sparsetorch.exporter.quantize import quantize
     from sparsetorch.sparsify.abcpruner import ABCPruner
     from sparsetorch.sparsify.chex import CHEX
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from sparsetorch.sparsify.rigl import SET, SNFS, RigL, Static
     from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay, StepList, ThreeStep
     from sparsetorch.structured.compact import compact, make_compact
+    from sparsetorch.tflite.storage import Storage
     from sparsetorch.xnnpack.verdict import Verdict, verify
 
 _HOME = {
@@ -60,7 +63,10 @@ _HOME = {
     "compact": "sparsetorch.structured.compact",
     "make_compact": "sparsetorch.structured.compact",
     "StepList": "sparsetorch.sparsify.schedule",
+    "encode": "sparsetorch.exporter.encode_file",
     "export": "sparsetorch.exporter.pipeline",
+    "quantize": "sparsetorch.exporter.quantize",
+    "Storage": "sparsetorch.tflite.storage",
     "verify": "sparsetorch.xnnpack.verdict",
     "Verdict": "sparsetorch.xnnpack.verdict",
 }
@@ -93,14 +99,17 @@ __all__ = [
     "SparsityMonitor",
     "Static",
     "StepList",
+    "Storage",
     "ThreeStep",
     "Uniform",
     "Unstructured",
     "Verdict",
     "account",
     "compact",
+    "encode",
     "export",
     "make_compact",
+    "quantize",
     "verify",
 ]
 

@@ -20,6 +20,9 @@ COMMANDS = {
     "predict": "predict with a checkpoint",
     "export": "convert a checkpoint or a model to a sparse-encoded .tflite, checked against PyTorch",
     "sensitivity": "measure accuracy against sparsity, layer by layer, and recommend sparsities for a budget",
+    "encode": "leave the zeros of any .tflite's weights out, whoever made it",
+    "quantize": "quantize a float .tflite after training, with calibration and accuracy before and after",
+    "inspect": "show sparsity, sizes and operators of a .tflite or a checkpoint, layer by layer",
     "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")

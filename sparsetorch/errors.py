@@ -19,6 +19,10 @@ class BadInputError(SparsetorchError, ValueError):
     exit_code = 1
 
 
+class RepairError(BadInputError):
+    """A rewrite of a TFLite graph failed, or would have left it broken."""
+
+
 class UsageError(SparsetorchError):
     """The command line itself is wrong: an unknown command, a missing argument."""
 

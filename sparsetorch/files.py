@@ -11,13 +11,43 @@ from typing import Any
 from sparsetorch.errors import BadInputError
 
 
+def check_writable(path: Path) -> Path:
+    """Refuse a place that cannot be written before time is spent on what goes there.
+
+    Raises:
+        BadInputError: a folder, a place without a folder, one without permission, or something that is no file.
+    """
+    if path.is_dir():
+        raise BadInputError(f"{path}: found a folder, needed the name of the file to write, such as model.tflite")
+    if not path.parent.is_dir():
+        raise BadInputError(f"{path}: its folder {path.parent} does not exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise BadInputError(f"{path}: its folder {path.parent} cannot be written")
+    _file_behind(path)
+    return path
+
+
+def _file_behind(path: Path) -> Path:
+    """The file that a write to `path` is meant for: itself, or what a link leads to.
+
+    Raises:
+        BadInputError: a device, a pipe or a socket, which a rename would replace by a file.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    if target.exists() and not target.is_file():
+        raise BadInputError(f"{path}: found a device, a pipe or another thing that is no file; give the name of a file")
+    return target
+
+
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write beside the target, flush to the disk, then rename: a reader sees the old file or the new one.
+
+    A link stays a link, and the file that it leads to is the target.
 
     Raises:
         BadInputError: the place cannot be written, or the disk is full; what lay at `path` before is then untouched.
     """
-    target = Path(path)
+    target = _file_behind(Path(path))
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:

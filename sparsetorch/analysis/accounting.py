@@ -5,8 +5,8 @@
    convolution or linear layer multiplies every weight once per output position, padding included, so it has
    `weights * positions` of them, and its sparse MACs are `non_zero * positions`: what a kernel that skips zeros is left with.
 3. Bytes are those of the float32 TFLite file that `export` would write, by the very code that writes and reads it: each
-   weight goes through `sparsetorch.tflite.encode` and `sparsetorch.xnnpack.layers`. 1x1 convolutions are sparse-encoded
-   where that is smaller (values, index vectors of the smallest type, metadata); all other weights are stored dense.
+   weight goes through `sparsetorch.tflite.encode` and `sparsetorch.xnnpack.layers`. Layers are sparse-encoded where that is
+   smaller (values, index vectors of the smallest type, metadata), and stored dense elsewhere.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from sparsetorch import tflite
 from sparsetorch.errors import BadInputError
 from sparsetorch.masking import masked_layers
 from sparsetorch.masking.masks import weight_parameter
-from sparsetorch.sparsify.policy import weight_layers
+from sparsetorch.sparsify.policy import is_depthwise, weight_layers
 from sparsetorch.xnnpack.layers import layers as file_layers
 
 _OP = schema.BuiltinOperator
@@ -188,13 +188,17 @@ def _all_parameters(module: nn.Module) -> tuple[int, int]:
 def _bytes(name: str, layer: nn.Module, weight: Tensor) -> tuple[int, int]:
     """Bytes of a weight as float32, and in the file: the encoder and the verifier asked about a one-layer model."""
     values = weight.float().cpu().numpy()
-    pointwise = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.kernel_size == (1, 1)
-    # TFLite's order is (out, height, width, in). What is no 1x1 convolution stays dense, so its order does not matter.
-    values = values.transpose(0, 2, 3, 1) if pointwise else values.reshape(len(values), -1)
+    # In TFLite's order: (out, height, width, in), depthwise (1, height, width, channels), fully-connected (out, in).
+    code = _OP.FULLY_CONNECTED
+    if isinstance(layer, nn.Conv2d):
+        code = _OP.DEPTHWISE_CONV_2D if is_depthwise(layer) else _OP.CONV_2D
+        values = values.transpose(1, 2, 3, 0) if is_depthwise(layer) else values.transpose(0, 2, 3, 1)
+    else:
+        values = values.reshape(len(values), -1)
     data = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
     constant = tflite.Tensor(f"{name}.weight", tuple(values.shape), data=data)
     image, output = tflite.Tensor("image", ()), tflite.Tensor("output", ())
-    operator = tflite.Operator(_OP.CONV_2D if pointwise else _OP.FULLY_CONNECTED, [image, constant], [output])
+    operator = tflite.Operator(code, [image, constant], [output])
     model = tflite.Model([tflite.Graph([image, constant, output], [image], [output], [operator])])
     tflite.encode(model)
     (stored,) = file_layers(model)

@@ -1,12 +1,11 @@
-"""Which loop a `SparseTraining` drives, of weights or of channels; and what channels need of a training: its input's shape."""
+"""Which loop a `SparseTraining` drives, of weights or of channels, and its schedule in optimizer steps."""
 
 import math
 from typing import Any
 
 import pytorch_lightning as pl
-from torch import Tensor
 
-from sparsetorch.callbacks.resume import random_state, set_random_state
+from sparsetorch.callbacks.input_shape import input_shape_of
 from sparsetorch.errors import BadInputError
 from sparsetorch.masking.sparsifier import Sparsifier
 from sparsetorch.sparsify.algorithm import Algorithm
@@ -56,32 +55,3 @@ def in_steps(schedule: Schedule, trainer: pl.Trainer, total_steps: float) -> Sch
             "schedule: InEpochs needs to know how long an epoch is, and the training data has no length"
         )
     return schedule.in_steps(math.ceil(batches / trainer.accumulate_grad_batches))
-
-
-def input_shape_of(trainer: pl.Trainer, pl_module: pl.LightningModule) -> tuple[int, ...] | None:
-    """Of one input, without the batch: from `example_input_array`, or from the training data; None where neither is there."""
-    example = pl_module.example_input_array
-    return tuple(example.shape[1:]) if isinstance(example, Tensor) else shape_of_training_data(trainer)
-
-
-def shape_of_training_data(trainer: pl.Trainer) -> tuple[int, ...] | None:
-    """Of the first training sample's first tensor; None where there is no data yet. Draws no random number."""
-    state = random_state()
-    try:
-        source = trainer.fit_loop._data_source
-        loader = source.dataloader() if source.instance is not None and source.is_defined() else None
-        dataset = getattr(loader, "dataset", None)
-        sample = None if dataset is None else dataset[0]
-    except (AttributeError, NotImplementedError, TypeError, IndexError, KeyError):
-        return None
-    finally:
-        set_random_state(state)
-    found = _first_tensor(sample)
-    return None if found is None else tuple(found.shape)
-
-
-def _first_tensor(sample: Any) -> Tensor | None:
-    if isinstance(sample, Tensor):
-        return sample
-    values = sample.values() if isinstance(sample, dict) else sample if isinstance(sample, list | tuple) else ()
-    return next((found for found in map(_first_tensor, values) if found is not None), None)

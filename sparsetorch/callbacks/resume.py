@@ -4,6 +4,9 @@ Lightning restores weights, optimizers and counters. It does not restore random 
 DataLoader from its first batch again. Here both are restored: the epoch's order is drawn again from the random state that it
 was drawn from, the batches already trained on are loaded and passed over (their augmentations draw what they drew), and the
 random state of the checkpoint is put back. A loader with a `state_dict` of its own is left to Lightning.
+
+One place is not exact: a checkpoint written after a batch that a validation follows (`every_n_train_steps` on an epoch's last
+batch). Lightning leaves that validation out in the resumed run, and with it the random numbers that it would have drawn.
 """
 
 import random

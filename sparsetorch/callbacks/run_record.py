@@ -12,9 +12,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_utilities.core.rank_zero import rank_zero_warn
-from torch import Tensor
 
 from sparsetorch.analysis import Account, account
+from sparsetorch.callbacks.input_shape import first_tensor
 from sparsetorch.errors import BadInputError
 from sparsetorch.files import write_atomically
 
@@ -51,7 +51,7 @@ class RunRecord(pl.Callback):
     ) -> None:
         """Note the shape of one input, from the first batch."""
         if self.input_shape is None:
-            image = _first_tensor(batch)
+            image = first_tensor(batch)
             self.input_shape = None if image is None else list(image.shape[1:])
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -123,10 +123,3 @@ def _account(module: torch.nn.Module, input_shape: list[int] | None) -> Account:
     except BadInputError as error:
         rank_zero_warn(f"summary: multiply-accumulates are not counted. {error}")
         return account(module)
-
-
-def _first_tensor(batch: Any) -> Tensor | None:
-    if isinstance(batch, Tensor):
-        return batch
-    values = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, list | tuple) else ()
-    return next((found for found in map(_first_tensor, values) if found is not None), None)

@@ -10,7 +10,8 @@ from torch.optim import Optimizer
 
 from sparsetorch.callbacks.averaging import check_order, mask_averages
 from sparsetorch.callbacks.channel_search import search_structure
-from sparsetorch.callbacks.channels import AnySparsifier, in_steps, input_shape_of, make_sparsifier
+from sparsetorch.callbacks.channels import AnySparsifier, in_steps, make_sparsifier
+from sparsetorch.callbacks.input_shape import input_shape_of
 from sparsetorch.callbacks.ranks import check_ranks_agree
 from sparsetorch.callbacks.resume import ResumePoint
 from sparsetorch.errors import BadInputError, NotEligibleError

@@ -12,6 +12,8 @@ from torch import nn
 
 from sparsetorch.sparsify.policy import is_depthwise, weight_layers
 from sparsetorch.tflite import Graph, Tensor
+from sparsetorch.tflite.unique_names import make_names_unique
+from sparsetorch.xnnpack.layers import module_of
 
 Array = npt.NDArray[np.float32]
 
@@ -44,6 +46,26 @@ def name_weights(graph: Graph, module: nn.Module) -> dict[str, str]:
                 del known[name]
                 break
     return renamed
+
+
+def name_values(graph: Graph) -> None:
+    """Name computed values by the layer they come from: `features.3.conv.0/RELU6`; those behind no layer keep their names.
+
+    Converters name them after functions of their own, which nobody can find in a network. Inputs and outputs keep their names.
+    """
+    kept = {id(tensor) for tensor in [*graph.inputs, *graph.outputs]}
+    behind: dict[int, str] = {}
+    for operator in graph.operators:
+        weight = operator.inputs[1] if len(operator.inputs) > 1 else None
+        module = None if weight is None else module_of(weight.name)
+        if module is None:
+            module = next((behind[id(value)] for value in operator.inputs if id(value) in behind), None)
+        for value in operator.outputs:
+            if module is not None:
+                behind[id(value)] = module
+                if id(value) not in kept:
+                    value.name = f"{module}/{operator.name}"
+    make_names_unique(graph)
 
 
 def _weights(graph: Graph) -> Iterator[Tensor]:

@@ -1,9 +1,6 @@
 """Does the file compute what the PyTorch module computes? Asked of the file itself, loaded by the LiteRT interpreter."""
 
-import contextlib
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import torch
 from torch import nn
 
 from sparsetorch.errors import WrongNumbersError
+from sparsetorch.exporter.interpreter import channels_last, open_file, relative_difference, run
 from sparsetorch.exporter.torch_to_onnx import run_outputs
 
 Array = npt.NDArray[np.float32]
@@ -42,36 +40,13 @@ def reference(module: nn.Module, input_shape: tuple[int, ...], count: int = 3) -
     return Reference(tuple(image.numpy() for image in images), tuple(outputs))
 
 
-def run_tflite(path: Path, image: Array) -> list[Array]:
-    """The outputs of a .tflite for one NCHW input, in the interpreter's own (NHWC) layout."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    with _silenced():
-        interpreter = Interpreter(str(path), num_threads=1)
-        interpreter.allocate_tensors()
-    (entry,) = interpreter.get_input_details()
-    value = np.ascontiguousarray(image.transpose(0, 2, 3, 1)) if image.ndim == 4 else image
-    interpreter.set_tensor(entry["index"], value)
-    interpreter.invoke()
-    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
-
-
-@contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    """Hide what C++ code writes to standard error: the interpreter announces its delegate there."""
-    sys.stderr.flush()
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(nowhere)
-
-
-def check_numbers(path: Path, expected: Reference) -> list[float]:
+def check_numbers(path: Path, expected: Reference, tolerance: float = TOLERANCE) -> list[float]:
     """Compare a .tflite with PyTorch.
+
+    Args:
+        path: the file.
+        expected: inputs and outputs of PyTorch.
+        tolerance: largest relative |difference| allowed; infinite to measure alone.
 
     Returns:
         Per output, the largest |difference| over all inputs, relative to the largest |value| PyTorch gives.
@@ -79,31 +54,60 @@ def check_numbers(path: Path, expected: Reference) -> list[float]:
     Raises:
         WrongNumbersError: naming the outputs that differ, or that the file does not run.
     """
-    errors = [0.0] * len(expected.outputs[0])
-    for image, outputs in zip(expected.inputs, expected.outputs, strict=True):
-        try:
-            found = run_tflite(path, image)
-        except (RuntimeError, ValueError) as error:
-            raise WrongNumbersError(f"the converted file does not run: {str(error).splitlines()[0]}") from error
-        if len(found) != len(outputs):
-            raise WrongNumbersError(f"the converted file has {len(found)} outputs, the PyTorch module {len(outputs)}")
-        for index, (theirs, ours) in enumerate(zip(found, outputs, strict=True)):
-            errors[index] = max(errors[index], _relative_error(theirs, ours))
-    wrong = {index: error for index, error in enumerate(errors) if not error <= TOLERANCE}
+    try:
+        interpreter = open_file(path)
+        found = [run(interpreter, [channels_last(image)]) for image in expected.inputs]
+    except (RuntimeError, ValueError) as error:
+        raise WrongNumbersError(f"the converted file does not run: {str(error).splitlines()[0]}") from error
+    return _compare(found, expected, tolerance, "the converted file", _difference)
+
+
+def check_onnx(path: Path, expected: Reference) -> list[float]:
+    """Compare an ONNX file with PyTorch, so that a difference further down the road is known to be the converter's.
+
+    Returns:
+        Per output, as `check_numbers`.
+
+    Raises:
+        WrongNumbersError: naming the outputs that differ.
+    """
+    import onnxruntime  # comes with onnx2tf
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    found = [session.run(None, {name: image}) for image in expected.inputs]
+    return _compare(found, expected, TOLERANCE, "the ONNX graph", relative_difference)
+
+
+def _compare(
+    found: Sequence[Sequence[Array]],
+    expected: Reference,
+    tolerance: float,
+    what: str,
+    difference: Callable[[Array, Array], float],
+) -> list[float]:
+    """Per output, the largest difference over all inputs.
+
+    Raises:
+        WrongNumbersError: more outputs or fewer, or a difference beyond the tolerance; NaN is one.
+    """
+    counts = {len(values) for values in found}
+    if counts != {len(expected.outputs[0])}:
+        raise WrongNumbersError(f"{what} has {counts.pop()} outputs, the PyTorch module {len(expected.outputs[0])}")
+    errors = [
+        max(difference(values[index], wanted[index]) for values, wanted in zip(found, expected.outputs, strict=True))
+        for index in range(len(expected.outputs[0]))
+    ]
+    wrong = {index: error for index, error in enumerate(errors) if not error <= tolerance}
     if wrong:
         told = ", ".join(f"output {index} by {error:.1e}" for index, error in wrong.items())
         raise WrongNumbersError(
-            f"the converted file differs from PyTorch: {told} (relative; allowed {TOLERANCE:.0e}). Nothing was written."
+            f"{what} differs from PyTorch: {told} (relative; allowed {tolerance:.0e}). Nothing was written."
         )
     return errors
 
 
-def _relative_error(found: Array, expected: Array) -> float:
-    """Infinite where the shapes cannot be matched."""
-    channels_last = np.moveaxis(expected, 1, -1) if expected.ndim > 2 else expected
-    if found.shape == channels_last.shape:
-        expected = channels_last
-    elif found.shape != expected.shape:
-        return float("inf")
-    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
-    return float(np.abs(found.astype(np.float64) - expected).max(initial=0.0)) / scale
+def _difference(found: Array, wanted: Array) -> float:
+    """Of a .tflite, which has maps channels last where PyTorch has them channels first."""
+    last = np.moveaxis(wanted, 1, -1) if wanted.ndim > 2 else wanted
+    return relative_difference(found, last if found.shape == last.shape else wanted)

@@ -1,74 +1,35 @@
-"""The road from a module to a file: ONNX, TFLite, names, sparse encoding, verdict, numbers, rename.
+"""The road from a module to a file: ONNX, TFLite, names, repairs, sparse encoding, verdict, numbers, rename.
 
 The module is left as it is: weights, masks, mode and random state are not touched. A file appears under its name only
 after it has been loaded, run and compared with PyTorch.
 """
 
-import gzip
+import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from sparsetorch.errors import BadInputError, NotEligibleError
-from sparsetorch.exporter.names import name_weights
-from sparsetorch.exporter.numeric_check import Reference, check_numbers, reference
+from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
+from sparsetorch.exporter.interpreter import channels_last
+from sparsetorch.exporter.locate import first_difference
+from sparsetorch.exporter.names import name_values, name_weights
+from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_onnx, reference
 from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
-from sparsetorch.exporter.torch_to_onnx import torch_to_onnx
-from sparsetorch.files import write_atomically
+from sparsetorch.exporter.outcome import ExportReport, as_file, encode_safely, write_checked
+from sparsetorch.exporter.torch_to_onnx import output_names, torch_to_onnx
+from sparsetorch.files import check_writable
 from sparsetorch.masking import permanent_copy
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
-from sparsetorch.tflite import EncodedTensor, Model, encode, from_bytes, to_bytes
-from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS, Verdict, verify
-
-
-@dataclass(frozen=True)
-class ExportedFile:
-    """A written file."""
-
-    path: str
-    bytes: int
-    gzip_bytes: int
-    errors: tuple[float, ...]
-    """Per output, the largest difference from PyTorch relative to its largest value."""
-
-
-@dataclass(frozen=True)
-class ExportReport:
-    """What an export did."""
-
-    model: ExportedFile
-    dense_twin: ExportedFile | None
-    """The same weights without sparse encoding."""
-    encoded: tuple[EncodedTensor, ...]
-    """Every 1x1 convolution weight, encoded or not, with the reason where not."""
-    verdict: Verdict
-    """On the file at `model`."""
-    refused: tuple[str, ...]
-    """Why the file is dense although its weights hold zeros; empty where it is encoded or had nothing to encode."""
-
-    @property
-    def meant_sparse(self) -> bool:
-        """Whether any weight was encoded, or would have been had it been safe."""
-        return bool(self.refused) or any(tensor.encoding == "sparse" for tensor in self.encoded)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python types, for `--json`: the fields of `verify --json`, `sizes`, `errors`, `files`, `refused`."""
-        files = {"model": self.model} | ({} if self.dense_twin is None else {"dense_twin": self.dense_twin})
-        return {
-            **self.verdict.to_dict(),
-            "files": {name: file.path for name, file in files.items()},
-            "sizes": {name: {"raw": file.bytes, "gzip": file.gzip_bytes} for name, file in files.items()},
-            "errors": {name: list(file.errors) for name, file in files.items()},
-            "refused": list(self.refused),
-        }
+from sparsetorch.tflite import Model, Signature, Storage, from_bytes
+from sparsetorch.tflite.passes import Note, repair
+from sparsetorch.tflite.unique_names import make_names_unique
+from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
 
 
 def export(
@@ -78,6 +39,8 @@ def export(
     *,
     dense_twin: bool | str | os.PathLike[str] = False,
     sparsity: float | None = None,
+    storage: Storage | None = None,
+    encode: bool = True,
     targets: Sequence[str] = DEFAULT_TARGETS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> ExportReport:
@@ -90,6 +53,8 @@ def export(
         dense_twin: also write the same weights without sparse encoding, for comparison and for runtimes that do not
             know DENSIFY: True puts it beside `path` as NAME.dense.tflite.
         sparsity: prune the 1x1 convolutions by magnitude in one shot first, to try things; accuracy is not looked at.
+        storage: what weights are stored as; None: float32. The dense twin is float32 always.
+        encode: leave zeros out; False writes a dense file.
         targets: what the verdict is about.
         progress: called with the name of every stage.
 
@@ -98,28 +63,54 @@ def export(
         WrongNumbersError: the converted file differs from PyTorch; nothing is written then.
     """
     shape = _batched(input_shape)
-    target = _writable(Path(path))
+    target = check_writable(Path(path))
     twin = _twin_path(target, dense_twin)
     plain = permanent_copy(module).eval().cpu().float()
     if sparsity is not None:
-        _prune_once(plain, sparsity)
+        prune_once(plain, sparsity)
     progress("PyTorch")
     expected = reference(plain, shape)
     with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
         progress("ONNX")
         torch_to_onnx(plain, shape, Path(folder, "model.onnx"))
+        onnx_errors = check_onnx(Path(folder, "model.onnx"), expected)
         progress("TFLite")
         dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
-    progress("sparse encoding")
+    progress("repairs")
     name_weights(dense.graphs[0], plain)
-    sparse = dense.copy()
-    encoded = tuple(encode(sparse))
-    refused = _unsafe(sparse)
-    written = dense if refused else sparse
+    name_values(dense.graphs[0])
+    _add_signature(dense, output_names(plain, shape))
+    converted = dense.copy()
+    repairs = repair(dense)
+    make_names_unique(dense.graphs[0])
+    progress("sparse encoding")
+    chosen = Storage() if storage is None else storage
+    sparse, encoded, refused = encode_safely(dense, chosen, leave_zeros_out=encode)
     progress("comparison with PyTorch")
-    twin_file = None if twin is None else _write(dense, twin, expected)
-    model_file = _write(written, target, expected)
-    return ExportReport(model_file, twin_file, encoded, verify(target, targets), refused)
+    inputs = [[channels_last(image)] for image in expected.inputs]
+    try:
+        twin_file = None
+        if twin is not None:
+            twin_file = write_checked(dense, twin, Storage(), inputs, lambda file: check_numbers(file, expected))
+        elif chosen.rounds:  # nothing else would tell a wrong conversion from what rounding costs
+            with as_file(dense) as file:
+                check_numbers(file, expected)
+        # What rounding costs is told and not judged.
+        allowed = math.inf if chosen.rounds else TOLERANCE
+        model_file = write_checked(sparse, target, chosen, inputs, lambda file: check_numbers(file, expected, allowed))
+    except WrongNumbersError as error:
+        raise WrongNumbersError(f"{error} {_cause(plain, converted, expected, repairs)}") from error
+    return ExportReport(
+        model_file, twin_file, encoded, verify(target, targets), repairs, refused, onnx_errors=tuple(onnx_errors)
+    )
+
+
+def _add_signature(model: Model, names: Sequence[str]) -> None:
+    """Let callers name inputs and outputs: a dictionary's keys stay its outputs' names."""
+    graph = model.graphs[0]
+    inputs = [("input" if len(graph.inputs) == 1 else f"input_{i}", value) for i, value in enumerate(graph.inputs)]
+    outputs = list(zip(names, graph.outputs, strict=False))
+    model.signatures = [Signature("serving_default", graph, list(inputs), list(outputs))]
 
 
 def _batched(input_shape: Sequence[int]) -> tuple[int, ...]:
@@ -131,27 +122,22 @@ def _batched(input_shape: Sequence[int]) -> tuple[int, ...]:
     return shape
 
 
-def _writable(path: Path) -> Path:
-    """Refuse a place that cannot be written before minutes are spent on it."""
-    if path.is_dir():
-        raise BadInputError(f"{path}: found a folder, needed the name of the file to write, such as model.tflite")
-    if not path.parent.is_dir():
-        raise BadInputError(f"{path}: its folder {path.parent} does not exist; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise BadInputError(f"{path}: its folder {path.parent} cannot be written")
-    return path
-
-
 def _twin_path(path: Path, dense_twin: bool | str | os.PathLike[str]) -> Path | None:
     if dense_twin is False:
         return None
     twin = path.with_name(f"{path.stem}.dense{path.suffix}") if dense_twin is True else Path(dense_twin)
     if twin == path:
         raise BadInputError(f"{path}: the dense twin has the name of the model itself")
-    return _writable(twin)
+    return check_writable(twin)
 
 
-def _prune_once(module: nn.Module, sparsity: float) -> None:
+def prune_once(module: nn.Module, sparsity: float) -> None:
+    """Prune a plain network's 1x1 convolutions by magnitude, in place.
+
+    Raises:
+        BadInputError: a sparsity outside [0, 1).
+        NotEligibleError: no such layer.
+    """
     check_sparsity(sparsity)
     layers = Conv1x1().select(module)
     if not layers:
@@ -162,21 +148,13 @@ def _prune_once(module: nn.Module, sparsity: float) -> None:
             weight.masked_fill_(~magnitude_mask(weight, sparsity), 0.0)
 
 
-def _unsafe(model: Model) -> tuple[str, ...]:
-    """Why the encoded model would compute wrong numbers on some target; empty where it is right on all.
-
-    All targets that know the encoding are asked, not those of the verdict alone: a file travels.
-    """
-    verdict = verify(model, [name for name, target in TARGETS.items() if target.knows_densify])
-    return tuple(dict.fromkeys(target.why_not or "" for target in verdict.targets.values() if target.unsafe))
-
-
-def _write(model: Model, path: Path, expected: Reference) -> ExportedFile:
-    """Write beside `path`, load and compare that very file, then rename it into place."""
-    content = to_bytes(model)
-    with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent) as trial:
-        trial.write(content)
-        trial.flush()
-        errors = check_numbers(Path(trial.name), expected)
-    write_atomically(path, content)
-    return ExportedFile(str(path), len(content), len(gzip.compress(content, 9, mtime=0)), tuple(errors))
+def _cause(module: nn.Module, converted: Model, expected: Reference, repairs: tuple[Note, ...]) -> str:
+    """Where the numbers went wrong: in a repair, or in which layer of what the converter made."""
+    with as_file(converted) as file:
+        try:
+            check_numbers(file, expected)
+        except WrongNumbersError:
+            told = first_difference(module, file, expected.inputs[-1])
+            return f"In what the converter made, {told or 'every layer agrees: it is what follows the last one'}."
+    applied = ", ".join(dict.fromkeys(note.repair for note in repairs if note.applied))
+    return f"What the converter made is right; a repair ({applied or 'none ran'}) or the encoding is not: please report it."

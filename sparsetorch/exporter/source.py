@@ -28,7 +28,7 @@ def load_checkpoint(path: Path, config: Path | None = None) -> tuple[nn.Module, 
     Raises:
         BadInputError: missing, no checkpoint, one without a recipe, or one whose weights do not fit the recipe's model.
     """
-    checkpoint = _read(path)
+    checkpoint = read_checkpoint(path)
     state = checkpoint.get("state_dict")
     if not isinstance(state, Mapping):
         raise BadInputError(
@@ -42,9 +42,29 @@ def load_checkpoint(path: Path, config: Path | None = None) -> tuple[nn.Module, 
             f"{path}: the checkpoint does not say which model it holds (sparsetorch did not write it); "
             "give the recipe with --config, or the network with --model FACTORY"
         )
-    module = _instantiate(recipe["model"])
+    import pytorch_lightning as pl
+
+    module: nn.Module = _instantiate(recipe["model"], pl.LightningModule, "model")
     load_weights(module, state, str(path))
     return module, record.get("input_shape")
+
+
+def load_data(path: Path, config: Path | None = None) -> Any:
+    """The LightningDataModule of a checkpoint's recipe, set up for fitting and testing.
+
+    Raises:
+        BadInputError: a checkpoint without a recipe, or a recipe without data.
+    """
+    recipe = read_checkpoint(path).get("sparsetorch", {}).get("config") if config is None else _read_recipe(config)
+    if not recipe or "data" not in recipe:
+        raise BadInputError(f"{path}: its recipe names no data; give images with --images X.npy")
+    import pytorch_lightning as pl
+
+    data = _instantiate(recipe["data"], pl.LightningDataModule, "data")
+    data.prepare_data()
+    data.setup("fit")
+    data.setup("test")
+    return data
 
 
 def load_factory(model: str, arguments: str | None = None, weights: Path | None = None) -> nn.Module:
@@ -82,7 +102,7 @@ def load_factory(model: str, arguments: str | None = None, weights: Path | None 
     if not isinstance(module, nn.Module):
         raise BadInputError(f"--model: {model} returned a {type(module).__name__}, needed an nn.Module")
     if weights is not None:
-        state = _read(weights)
+        state = read_checkpoint(weights)
         load_weights(module, state.get("state_dict", state), str(weights))
     return module
 
@@ -107,7 +127,12 @@ def load_weights(module: nn.Module, state: Mapping[str, Tensor], source: str) ->
     module.load_state_dict(plain)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def read_checkpoint(path: Path) -> Mapping[str, Any]:
+    """What a file saved by torch holds, loaded as plain tensors.
+
+    Raises:
+        BadInputError: missing, or no such file.
+    """
     if not path.is_file():
         raise BadInputError(f"{path}: no such file; needed a checkpoint")
     try:
@@ -139,19 +164,19 @@ def _read_recipe(path: Path) -> dict[str, Any]:
     return recipe
 
 
-def _instantiate(model: Any) -> nn.Module:
-    """The LightningModule of a recipe's `model:` section."""
-    import pytorch_lightning as pl
+def _instantiate(section: Any, base: type, name: str) -> Any:
+    """The object of a recipe's `model:` or `data:` section."""
     from jsonargparse import ArgumentParser
 
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(pl.LightningModule, "model", required=True)
+    parser.add_subclass_arguments(base, name, required=True)
     try:
-        made: nn.Module = parser.instantiate(parser.parse_object({"model": model})).model
+        return getattr(parser.instantiate(parser.parse_object({name: section})), name)
+    except BadInputError:
+        raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise BadInputError(f"the recipe's model cannot be made: {' '.join(lines)[:500]}") from error
-    return made
+        raise BadInputError(f"the recipe's {name} cannot be made: {' '.join(lines)[:500]}") from error
 
 
 def _import(place: str) -> Any:

@@ -15,6 +15,15 @@ def run_outputs(module: nn.Module, image: Tensor) -> list[Tensor]:
     Raises:
         BadInputError: where the input's shape does not fit the module, or an output is no tensor.
     """
+    return list(_named_outputs(module, image).values())
+
+
+def output_names(module: nn.Module, input_shape: tuple[int, ...]) -> list[str]:
+    """What the outputs are called: the keys of a dictionary, fields of a named tuple, else output_0, output_1, ..."""
+    return list(_named_outputs(module, torch.zeros(input_shape)))
+
+
+def _named_outputs(module: nn.Module, image: Tensor) -> dict[str, Tensor]:
     try:
         with torch.no_grad():
             result = module(image)
@@ -23,14 +32,20 @@ def run_outputs(module: nn.Module, image: Tensor) -> list[Tensor]:
             f"{type(module).__name__} does not run on an input of shape {tuple(image.shape)}: "
             f"{str(error).strip().splitlines()[0]}. Give the shape the network was made for with --input-shape C,H,W."
         ) from error
-    values = list(result.values()) if isinstance(result, dict) else result
-    values = list(values) if isinstance(values, list | tuple) else [values]
+    if isinstance(result, dict):
+        named = {str(key): value for key, value in result.items()}
+    elif isinstance(result, tuple) and hasattr(result, "_asdict"):
+        named = dict(result._asdict())
+    else:
+        parts = list(result) if isinstance(result, list | tuple) else [result]
+        named = {f"output_{index}": value for index, value in enumerate(parts)}
+    values = list(named.values())
     if not values or not all(isinstance(value, Tensor) for value in values):
         kinds = ", ".join(type(value).__name__ for value in values) or "nothing"
         raise BadInputError(
             f"{type(module).__name__} returns {kinds}; needed a tensor, or a list or dictionary of tensors"
         )
-    return values
+    return named
 
 
 def torch_to_onnx(module: nn.Module, input_shape: tuple[int, ...], path: Path) -> None:

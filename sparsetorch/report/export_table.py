@@ -1,14 +1,21 @@
 """What `sparsetorch export` shows: stages while it works, sizes and the verdict when it is done."""
 
+import argparse
 import contextlib
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sparsetorch.exporter.pipeline import ExportReport
+from sparsetorch.exporter.outcome import ExportReport
+from sparsetorch.files import write_json
+
+_WORTH_A_LINE = 0.3
+"""Share of zeros above which a layer other than a 1x1 convolution that stays dense is told."""
 
 
 @contextlib.contextmanager
@@ -26,30 +33,64 @@ def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda stage: status.update(f"{stage} ...")
 
 
-def print_report(report: ExportReport) -> None:
-    """Sizes, numeric errors, encoded layers, and a verdict per target; on standard output."""
+def tell(report: ExportReport, args: argparse.Namespace, command: str, reference: str) -> int:
+    """Print and write what a command did, as its arguments ask; its exit code, 3 where zeros gain nothing on some target."""
+    if not is_quiet(args):
+        print_report(report, command, reference)
+    if args.json is not None:
+        write_json(args.json, report.to_dict())
+    kept_off = [name for name, target in report.verdict.targets.items() if not target.eligible]
+    if not (report.meant_sparse and kept_off):
+        return 0
+    print(
+        f"sparsetorch {command}: {args.output} is written, but its zeros gain no time on {', '.join(kept_off)}; "
+        f"`sparsetorch verify {args.output}` says why",
+        file=sys.stderr,
+    )
+    return 3
+
+
+def is_quiet(args: argparse.Namespace) -> bool:
+    """Whether a command prints nothing but its JSON."""
+    return bool(args.quiet) or args.json == "-"
+
+
+def print_report(report: ExportReport, command: str, reference: str) -> None:
+    """Sizes, numeric errors against `reference`, encoded layers, and a verdict per target; on standard output."""
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = max(console.width, 110)
-    table = Table("file", "raw", "gzip", "difference from PyTorch", title="sparsetorch export", title_justify="left")
+    table = Table(
+        "file",
+        "weights",
+        "raw",
+        "gzip",
+        f"difference from {reference}",
+        title=f"sparsetorch {command}",
+        title_justify="left",
+    )
     table.columns[0].overflow = "fold"
-    for column in table.columns[1:]:
+    for column in table.columns[2:]:
         column.justify = "right"
-    for file in (report.model, report.dense_twin):
+    for file in (report.original, report.model, report.dense_twin):
         if file is not None:
-            error = f"{max(file.errors):.1e}"
-            table.add_row(escape(file.path), f"{file.bytes:,}", f"{file.gzip_bytes:,}", error)
+            error = f"{max(file.errors):.1e}" if file.errors else ""
+            table.add_row(escape(file.path), file.values, f"{file.bytes:,}", f"{file.gzip_bytes:,}", error)
     console.print(table)
-    encoded = [tensor for tensor in report.encoded if tensor.encoding == "sparse"]
-    zeros = sum(tensor.sparsity * tensor.dense_bytes for tensor in report.encoded)
-    size = sum(tensor.dense_bytes for tensor in report.encoded)
-    if size:
-        console.print(
-            f"1x1 convolutions: {len(encoded)} of {len(report.encoded)} sparse-encoded, {zeros / size:.1%} of their "
-            f"weights are zero."
-        )
+    _print_repairs(console, report)
+    for title, tensors in (
+        ("1x1 convolutions", [tensor for tensor in report.encoded if tensor.pointwise]),
+        ("other layers", [tensor for tensor in report.encoded if not tensor.pointwise and tensor.sparsity > 0]),
+    ):
+        encoded = sum(tensor.encoding == "sparse" for tensor in tensors)
+        zeros = sum(tensor.sparsity * tensor.dense_bytes for tensor in tensors)
+        size = sum(tensor.dense_bytes for tensor in tensors)
+        if size:
+            console.print(
+                f"{title}: {encoded} of {len(tensors)} sparse-encoded, {zeros / size:.1%} of their weights are zero."
+            )
     for tensor in report.encoded:
-        if tensor.encoding != "sparse" and tensor.sparsity > 0:
+        if tensor.encoding != "sparse" and tensor.sparsity > (0 if tensor.pointwise else _WORTH_A_LINE):
             console.print(f"  {escape(tensor.name)} ({tensor.sparsity:.1%}) stays dense: {escape(tensor.reason or '')}")
     if report.refused:
         console.print(
@@ -63,3 +104,14 @@ def print_report(report: ExportReport) -> None:
     for name, target in report.verdict.targets.items():
         told = f"eligible, {report.verdict.expected_spmm} sparse matrix products" if target.eligible else "not eligible"
         console.print(f"{name}: {told}" + ("" if target.eligible else f": {escape(target.why_not or '')}"))
+
+
+def _print_repairs(console: Console, report: ExportReport) -> None:
+    """A line per pass that ran, and one per thing that was left."""
+    counts = Counter(note.repair for note in report.repairs if note.applied)
+    if counts:
+        told = ", ".join(f"{name} {count}x" for name, count in counts.items())
+        console.print(f"Repairs, each an equal graph: {told}.")
+    for note in report.repairs:
+        if not note.applied:
+            console.print(f"  {note.operator} {escape(note.tensor)} left as it is: {escape(note.what)}")

@@ -1,4 +1,4 @@
-"""TFLite's sparse encoding of a constant, both ways, on plain numpy arrays.
+"""TFLite's sparse encoding of a constant: its levels, and how to read them.
 
 A sparse tensor is stored level by level (TACO's storage tree). Each level belongs to one dimension, in `traversal_order`:
 
@@ -7,9 +7,8 @@ A sparse tensor is stored level by level (TACO's storage tree). Each level belon
 3. a dimension d that is blocked appears twice, as d (the block's number) and, behind all dimensions, as `len(shape) + b`
    with `block_map[b] == d` (the place inside the block): coordinate = block number * block size + place.
 
-The values lie in the order of the last level's entries. Written here is the one form that XNNPACK's users need, CSR over
-the last dimension; read is any of them. Source: LiteRT f674577, tflite/kernels/internal/utils/sparsity_format_converter.h,
-tflite/converter/schema/schema.fbs.
+The values lie in the order of the last level's entries. Any such tensor is read here; `layouts` writes them. Source:
+LiteRT f674577, tflite/kernels/internal/utils/sparsity_format_converter.h, tflite/converter/schema/schema.fbs.
 """
 
 from collections.abc import Sequence
@@ -27,43 +26,15 @@ Array = npt.NDArray[Any]
 _LARGEST_DENSE = 2**31  # bytes; a flatbuffer could not hold the dense tensor either
 
 
-def encode_csr(dense: Array) -> tuple[Array, Any]:
-    """Encode an array over its last dimension, without loss.
-
-    Everything whose bits are not those of +0 is stored, so that -0.0 and NaN survive. An array of zeros keeps one explicit
-    zero: an empty buffer would make the tensor look like a computed one.
-
-    Args:
-        dense: at least one dimension, at least one element.
-
-    Returns:
-        the stored values, one-dimensional, and the `SparsityParametersT` that places them.
-
-    Raises:
-        BadInputError: an array that has no element, or no dimension.
-    """
-    if dense.ndim == 0 or dense.size == 0:
-        raise BadInputError(f"an array of shape {list(dense.shape)} cannot be sparse-encoded: it needs an element.")
-    table = np.ascontiguousarray(dense).reshape(-1, dense.shape[-1])
-    kept = table.view(f"u{table.itemsize}") != 0
-    if not kept.any():
-        kept[0, 0] = True
-    segments = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    indices = np.nonzero(kept)[1]
-    parameters = schema.SparsityParametersT()
-    parameters.traversalOrder = np.arange(dense.ndim, dtype=np.int32)
-    parameters.blockMap = np.zeros(0, np.int32)  # empty, not absent: interpreters crash on an absent one
-    parameters.dimMetadata = [_dense_level(size) for size in dense.shape[:-1]] + [_csr_level(segments, indices)]
-    return table[kept], parameters
-
-
-def _dense_level(size: int) -> Any:
+def dense_level(size: int) -> Any:
+    """`DimensionMetadataT` of a level that holds all of its places."""
     level = schema.DimensionMetadataT()
     level.format, level.denseSize = schema.DimensionType.DENSE, size
     return level
 
 
-def _csr_level(segments: Array, indices: Array) -> Any:
+def csr_level(segments: Array, indices: Array) -> Any:
+    """`DimensionMetadataT` of a compressed level, with the smallest index types."""
     level = schema.DimensionMetadataT()
     level.format = schema.DimensionType.SPARSE_CSR
     level.arraySegments, level.arraySegmentsType = _index_vector(segments)
@@ -71,20 +42,31 @@ def _csr_level(segments: Array, indices: Array) -> Any:
     return level
 
 
+_INDEX_TYPES: tuple[tuple[type, Any, int], ...] = (
+    (np.uint8, schema.Uint8VectorT, schema.SparseIndexVector.Uint8Vector),
+    (np.uint16, schema.Uint16VectorT, schema.SparseIndexVector.Uint16Vector),
+    (np.int32, schema.Int32VectorT, schema.SparseIndexVector.Int32Vector),
+)
+
+
+def _index_type(largest: int) -> tuple[type, Any, int]:
+    for choice in _INDEX_TYPES:
+        if largest <= np.iinfo(choice[0]).max:
+            return choice
+    raise BadInputError(f"a sparse index of {largest} does not fit TFLite's 32-bit index vectors.")
+
+
+def index_bytes(largest: int) -> int:
+    """Bytes of one entry of the smallest index vector that holds `largest`."""
+    return np.dtype(_index_type(largest)[0]).itemsize
+
+
 def _index_vector(numbers: Array) -> tuple[Any, int]:
     """The smallest of the three index vectors that holds `numbers`."""
-    largest = int(numbers.max(initial=0))
-    choices: tuple[tuple[type, Any, int], ...] = (
-        (np.uint8, schema.Uint8VectorT, schema.SparseIndexVector.Uint8Vector),
-        (np.uint16, schema.Uint16VectorT, schema.SparseIndexVector.Uint16Vector),
-        (np.int32, schema.Int32VectorT, schema.SparseIndexVector.Int32Vector),
-    )
-    for dtype, vector_type, code in choices:
-        if largest <= np.iinfo(dtype).max:
-            vector = vector_type()
-            vector.values = numbers.astype(dtype)
-            return vector, code
-    raise BadInputError(f"a sparse index of {largest} does not fit TFLite's 32-bit index vectors.")
+    dtype, vector_type, code = _index_type(int(numbers.max(initial=0)))
+    vector = vector_type()
+    vector.values = numbers.astype(dtype)
+    return vector, code
 
 
 def coordinates(tensor: Tensor) -> tuple[Array, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import flatbuffers
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from sparsetorch.errors import BadInputError
@@ -18,6 +19,7 @@ from sparsetorch.tflite.model import Bytes, Graph, Model, Operator, Signature, T
 
 _ALIGNMENT = 16
 _LARGEST = 2**31 - 1  # flatbuffers count in 32-bit signed offsets
+_LARGEST_SHARED = 65536  # bytes; looking larger vectors up costs more than they could save
 
 
 class _Buffer:
@@ -60,6 +62,23 @@ class _Buffers:
         return sum(_ALIGNMENT + buffer.data.size for buffer in self.packed if buffer.data is not None)
 
 
+class _SharingBuilder(flatbuffers.Builder):
+    """Writes equal vectors of numbers once: the zero points of int8 weights, eight bytes a channel, and shapes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._written: dict[tuple[str, bytes], int] = {}
+
+    def CreateNumpyVector(self, x: Any) -> int:  # noqa: N802  # overrides
+        """A vector of numbers; small ones are looked up first."""
+        if x.dtype.kind not in "if" or x.nbytes > _LARGEST_SHARED:
+            return int(super().CreateNumpyVector(x))
+        key = (x.dtype.str, x.tobytes())
+        if key not in self._written:
+            self._written[key] = int(super().CreateNumpyVector(x))
+        return self._written[key]
+
+
 def to_bytes(model: Model) -> bytes:
     """The file's bytes.
 
@@ -85,7 +104,7 @@ def to_bytes(model: Model) -> bytes:
     raw.buffers = buffers.packed
     if buffers.size > _LARGEST:
         raise BadInputError(f"the model would take {buffers.size} bytes; a TFLite file holds at most {_LARGEST}.")
-    builder = flatbuffers.Builder(buffers.size + 65536)
+    builder = _SharingBuilder(buffers.size + 65536)
     builder.Finish(raw.Pack(builder), b"TFL3")
     return bytes(memoryview(builder.Bytes)[builder.Head() :])
 
@@ -138,7 +157,7 @@ def _pack_graph(
 
 def _pack_tensor(tensor: Tensor, buffers: _Buffers) -> Any:
     raw = _shallow(tensor.fields, schema.TensorT())
-    raw.name, raw.shape, raw.type = _name(tensor.name), list(tensor.shape), tensor.type
+    raw.name, raw.shape, raw.type = _name(tensor.name), np.array(tensor.shape, np.int32), tensor.type
     raw.quantization, raw.sparsity, raw.buffer = tensor.quantization, tensor.sparsity, buffers.number(tensor.data)
     return raw
 

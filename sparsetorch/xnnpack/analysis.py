@@ -55,6 +55,7 @@ class Analysis:
         """What computes wrong numbers, or does not load."""
         found = [(node.operator, failure) for part in self.parts for node, failure in part.unsafe.items()]
         found += [(operator, _MISLED) for operator in self._misled]
+        found += [(operator, failure) for operator in self.graph.operators if (failure := self._misread_bias(operator))]
         return found + [
             (operator, _UNPACKED_INTEGERS) for operator in self.graph.operators if self._is_unloadable(operator)
         ]
@@ -75,8 +76,19 @@ class Analysis:
             if operator not in inside and operator.code not in _SHAPELESS and not means.isdisjoint(operator.inputs)
         ]
 
+    def _misread_bias(self, operator: Operator) -> Failure | None:
+        if operator.code not in _WEIGHTED or len(operator.inputs) < 3:
+            return None
+        weight, bias = operator.inputs[1:3]
+        packed = self.plan.sources.get(weight) if weight is not None else None
+        if packed is None or packed.sparsity is None or bias is None or weight is None or weight.type == packed.type:
+            return None
+        half = self.plan.sources.get(bias, bias).type_name == "float16"
+        wrong = half if packed.type_name == "int8" else not half
+        return _misread(packed.type_name, "float16" if half else bias.type_name) if wrong else None
+
     def _is_unloadable(self, operator: Operator) -> bool:
-        if operator.code not in (_OP.CONV_2D, _OP.DEPTHWISE_CONV_2D, _OP.FULLY_CONNECTED) or len(operator.inputs) < 2:
+        if operator.code not in _WEIGHTED or len(operator.inputs) < 2:
             return False
         source, weight = operator.inputs[:2]
         mixed = source is not None and weight is not None and source.type_name.startswith("float")
@@ -87,6 +99,7 @@ def _written(part: Part) -> set[Tensor]:
     return {value.tensor for node in part.graph.nodes for value in node.outputs}
 
 
+_WEIGHTED = frozenset({_OP.CONV_2D, _OP.DEPTHWISE_CONV_2D, _OP.FULLY_CONNECTED})
 _SHAPELESS = UNARY | {_OP.RELU_0_TO_1, _OP.RESHAPE}
 """Operators that handle as many elements as there are, whatever the shape says."""
 
@@ -97,6 +110,18 @@ _MISLED = Failure(
     "a mean without keep_dims, or a RESHAPE that XNNPACK takes behind it",
     "mean over H and W without keepdim; or reshape instead of squeezing",
 )
+
+
+def _misread(weight: str, bias: str) -> Failure:
+    """Observed on x86: ai-edge-litert 2.1.0 with either mixture, 2.3.0 with int8 weights; wrong by more than the output."""
+    return Failure(
+        "unsafe-bias",
+        f"{bias} bias beside sparse {weight} weights: runtimes take it for the other type, and the numbers are wrong",
+        "a float32 bias beside int8 weights, a float16 one behind DEQUANTIZE beside float16 weights",
+        "store the file again: sparsetorch encode --values " + weight,
+    )
+
+
 _UNPACKED_INTEGERS = Failure(
     "unpacked-integer-weights",
     "sparse int8 weights go straight into a float operator: the file does not load",

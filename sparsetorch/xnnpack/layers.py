@@ -11,6 +11,7 @@ from sparsetorch.xnnpack.weights import count_zeros, kernel_block
 
 _OP = schema.BuiltinOperator
 _WEIGHTED = frozenset({_OP.CONV_2D, _OP.DEPTHWISE_CONV_2D, _OP.FULLY_CONNECTED})
+_HALF = schema.TensorType.FLOAT16
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)\.weight")
 
 
@@ -74,11 +75,11 @@ def layers(model: Model) -> tuple[Layer, ...]:
         for operator in graph.operators:
             weight = weight_of(operator, sources)
             if weight is not None and weight not in found:
-                found[weight] = _layer(weight, is_pointwise(operator))
+                found[weight] = _layer(weight, is_pointwise(operator), operator.inputs[1])
     return tuple(found.values())
 
 
-def _layer(weight: Tensor, pointwise: bool) -> Layer:
+def _layer(weight: Tensor, pointwise: bool, operand: Tensor | None) -> Layer:
     params, zeros = count_zeros(weight)
     stored = 0 if weight.data is None else weight.data.size
     return Layer(
@@ -88,7 +89,7 @@ def _layer(weight: Tensor, pointwise: bool) -> Layer:
         sparsity=zeros / params if params else 0.0,
         encoding="dense" if weight.sparsity is None else "sparse",
         values=weight.type_name,
-        kernel_block=kernel_block(weight) if pointwise else None,
+        kernel_block=kernel_block(weight, operand is not None and operand.type == _HALF) if pointwise else None,
         bytes=stored if weight.sparsity is None else stored + packed_size(weight.sparsity),
         dense_bytes=weight.dense_bytes or 0,
     )

@@ -30,13 +30,18 @@ def count_zeros(tensor: Tensor) -> tuple[int, int]:
     return params, params - int(np.count_nonzero(_stored_mask(tensor)))
 
 
-def kernel_block(tensor: Tensor) -> int:
+def kernel_block(tensor: Tensor, half_compute: bool | None = None) -> int:
     """Output channels that XNNPACK's sparse kernel handles at once for a 1x1 weight: 4, 2 or 1.
 
     Blocks of 4 (2) consecutive output channels at one input channel are used if at least 90 % of the places in blocks with a
-    non-zero are non-zeros. float16 has the 1-channel kernel only. XNNPACK 75db3c0 src/operators/convolution-nchw.c.
+    non-zero are non-zeros. float16 compute has the 1-channel kernel only; float16 weights of a float32 layer are unpacked and use
+    the float32 kernels. XNNPACK 75db3c0 src/operators/convolution-nchw.c, xnn_create_convolution2d_nchw_f32_f16.
+
+    Args:
+        tensor: the stored weight.
+        half_compute: whether the layer computes in float16; None takes that from the stored type.
     """
-    if tensor.type == _FLOAT16:
+    if tensor.type == _FLOAT16 if half_compute is None else half_compute:
         return 1
     rows, columns = _nonzeros(tensor)
     outputs, inputs = tensor.shape[0], tensor.shape[-1]

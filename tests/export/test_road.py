@@ -150,3 +150,19 @@ def test_a_dense_checkpoint_does_not_load_as_the_sparse_model_of_another(road: R
     recipe = (ROOT / "recipes" / "digits" / "dense.yaml").read_text()
     other.write_text(recipe.replace("- [4, 64, 2, 1]", "- [4, 48, 2, 1]"))
     assert main([*words, "--config", str(other)]) == 1
+
+
+def test_quantizing_the_twin_reports_accuracy_before_and_after(road: Road, tmp_path: Path) -> None:
+    words = [
+        "quantize",
+        str(road.dense_twin),
+        "-o",
+        str(tmp_path / "int8.tflite"),
+        "--checkpoint",
+        str(road.checkpoint),
+    ]
+    assert main([*words, "--quiet", "--json", str(tmp_path / "r.json")]) == 0
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert told["accuracy"]["images"] == 360
+    assert told["accuracy"]["after"] > told["accuracy"]["before"] - 0.03
+    assert told["bytes"] < 0.6 * told["source_bytes"]

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from training import Plain, equal, loader, trainer, weights
 
 from sparsetorch import CHEX, NM, Channel, ConstantSparsity, InEpochs, Magnitude, SparseTraining, SparsityMonitor
-from sparsetorch.callbacks.channels import shape_of_training_data
+from sparsetorch.callbacks.input_shape import input_shape_of
 from sparsetorch.errors import BadInputError
 from sparsetorch.masking import mask_of
 from sparsetorch.models import ImageClassifier
@@ -59,11 +59,11 @@ class Noisy(TensorDataset):
 
 
 def test_the_shape_of_an_input_is_that_of_the_data_and_costs_no_random_number(tmp_path: Path) -> None:
-    run = trainer(tmp_path, max_epochs=1)
-    assert shape_of_training_data(run) is None
+    run, own = trainer(tmp_path, max_epochs=1), module()
+    assert input_shape_of(run, own) is None
     run.fit_loop._data_source.instance = DataLoader(Noisy(*DATA.tensors), 8)
     state = torch.get_rng_state()
-    assert shape_of_training_data(run) == (3, 10, 10)
+    assert input_shape_of(run, own) == (3, 10, 10)
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import prune
 
 from sparsetorch import (
     ERK,
@@ -12,6 +13,7 @@ from sparsetorch import (
     SNFS,
     AllWeights,
     Block,
+    ByName,
     ConstantSparsity,
     Conv1x1,
     Global,
@@ -28,6 +30,7 @@ from sparsetorch.masking import mask_of, masks
 from sparsetorch.masking.masks import original_of
 from sparsetorch.masking.sparsifier import Sparsifier, Update
 from sparsetorch.sparsify.algorithm import Algorithm
+from sparsetorch.sparsify.distribution import Distribution
 from sparsetorch.sparsify.pattern import Pattern
 from sparsetorch.sparsify.schedule import Schedule
 
@@ -283,3 +286,31 @@ def test_what_does_not_go_together_is_refused() -> None:
         Sparsifier(network(), algorithm=RigL(), schedule=schedule, distribution=ERK(), pattern=NM(2, 4))
     with pytest.raises(BadInputError, match="past the"):
         Sparsifier(network(), algorithm=RigL(), schedule=schedule, distribution=PerLayer({"0": 0.9, "2": 0.9}))
+
+
+@pytest.mark.parametrize("distribution", [ERK(), Uniform(first_layer_dense=False), Global()])
+def test_layers_that_the_policy_leaves_out_are_outside_the_budget(distribution: Distribution) -> None:
+    """90 % of layer 2 alone, however many weights layer 0 has."""
+    module = network()
+    sparsifier = Sparsifier(
+        module,
+        algorithm=Magnitude(),
+        schedule=ConstantSparsity(0.9, end_step=0),
+        policy=ByName(include=["2"]),
+        distribution=distribution,
+    )
+    sparsifier.start()
+    mask = mask_of(sparsifier.layers["2"])
+    assert list(sparsifier.layers) == ["2"]
+    assert int(mask.sum()) == mask.numel() - round(0.9 * mask.numel())
+
+
+def test_a_sparsity_is_a_share_of_the_whole_weight_and_does_not_compound() -> None:
+    """Torch's float `amount` takes a share of what is left: 50 % twice is 75 % there."""
+    layer = nn.Linear(10, 10)
+    prune.l1_unstructured(layer, "weight", amount=0.5)
+    module = nn.Sequential(layer)
+    for target in (0.5, 0.6):
+        schedule = ConstantSparsity(target, end_step=0)
+        Sparsifier(module, algorithm=Magnitude(), schedule=schedule, distribution=Uniform(False)).start()
+        assert int(mask_of(layer).sum()) == 100 - round(100 * target)

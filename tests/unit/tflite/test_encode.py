@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
-from graphs import OP, Net, classifier
+from graphs import OP, VALID, Net, classifier, options
 
 from sparsetorch.tflite import densify, densify_model, encode, from_bytes, load, save, to_bytes
 
@@ -42,7 +42,8 @@ def test_a_fresh_interpreter_gives_the_dense_numbers(tmp_path: Path) -> None:
     report = encode(model)
     sparse = save(model, tmp_path / "sparse.tflite")
     save(densify_model(model), tmp_path / "twin.tflite")
-    assert [entry.encoding for entry in report] == ["sparse"] * 9
+    assert [entry.encoding for entry in report if entry.pointwise] == ["sparse"] * 9
+    assert {(entry.encoding, entry.reason) for entry in report if not entry.pointwise} == {("dense", "has no zeros")}
     assert sparse < dense
     given, encoded, twin = run_fresh(*(tmp_path / f"{name}.tflite" for name in ("dense", "sparse", "twin")))
     assert np.std(given) > 1e-3
@@ -55,7 +56,7 @@ def test_a_weight_of_zeros_runs(tmp_path: Path) -> None:
     net.output(net.mean(net.pointwise(net.stem(net.input(8, 3)), 32)))
     model = net.model()
     save(model, tmp_path / "dense.tflite")
-    assert encode(model)[0].sparsity == 1
+    assert [entry.sparsity for entry in encode(model) if entry.pointwise] == [1]
     save(model, tmp_path / "sparse.tflite")
     given, encoded = run_fresh(tmp_path / "dense.tflite", tmp_path / "sparse.tflite")
     np.testing.assert_allclose(encoded, given, rtol=1e-6)
@@ -79,7 +80,7 @@ def test_encoding_twice_changes_nothing() -> None:
     model = classifier()
     encode(model)
     once = to_bytes(model)
-    assert {entry.reason for entry in encode(model)} == {"already encoded"}
+    assert {entry.reason for entry in encode(model) if entry.pointwise} == {"already encoded"}
     assert to_bytes(model) == once
 
 
@@ -143,20 +144,32 @@ def test_a_weight_that_something_else_reads_stays_dense() -> None:
     net = Net()
     weight = net.weights((32, 1, 1, 32), 0.9)
     net.output(net.conv(net.input(4, 32), 32, 1, weight=weight), net.unary(OP.ABS, weight))
-    assert encode(net.model())[0].reason == "also read by something other than a convolution"
+    assert encode(net.model())[0].reason == "also read by something other than a layer of its kind"
 
 
 def test_selection_is_reported() -> None:
     report = encode(classifier(), lambda tensor: tensor.name != "head.weight")
-    assert [(entry.name, entry.reason) for entry in report if entry.encoding == "dense"] == [
+    assert [(entry.name, entry.reason) for entry in report if entry.encoding == "dense" and entry.pointwise] == [
         ("head.weight", "not selected")
     ]
 
 
-def test_only_pointwise_float_weights_are_candidates() -> None:
+def test_layers_of_every_kind_are_stored_sparse_where_that_is_smaller(tmp_path: Path) -> None:
     net = Net()
-    net.output(net.mean(net.depthwise(net.stem(net.input(8, 3)))))
-    assert encode(net.model()) == []
+    x = net.conv(net.input(8, 3), 32, 3, sparsity=0.9, name="conv.weight")
+    chosen = options("DepthwiseConv2D", padding=VALID, strideH=1, strideW=1, depthMultiplier=1)
+    weight = net.weights((1, 3, 3, 32), 0.99, "depthwise.weight")
+    x = net.add(OP.DEPTHWISE_CONV_2D, [x, weight, net.bias(32)], (1, 4, 4, 32), chosen)
+    pooled = net.mean(x)
+    weight = net.weights((50, 32), 0.9, "dense.weight")
+    net.output(net.add(OP.FULLY_CONNECTED, [pooled, weight, net.bias(50)], (1, 50), options("FullyConnected")))
+    model = net.model()
+    save(model, tmp_path / "dense.tflite")
+    entries = {entry.name: entry.encoding for entry in encode(model)}
+    assert entries == {"conv.weight": "sparse", "depthwise.weight": "sparse", "dense.weight": "sparse"}
+    save(model, tmp_path / "sparse.tflite")
+    given, encoded = run_fresh(tmp_path / "dense.tflite", tmp_path / "sparse.tflite")
+    np.testing.assert_allclose(encoded, given, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 5, 7), (3, 1, 1, 4)])

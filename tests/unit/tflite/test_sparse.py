@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.tflite import Tensor, densify, encode_csr
+from sparsetorch.tflite.layouts import encode_smallest
 
 INDEX = schema.SparseIndexVector
 KINDS = {
@@ -70,6 +71,18 @@ def test_worked_by_hand() -> None:
 )
 def test_every_bit_survives(dense: np.ndarray) -> None:
     assert round_trip(dense).tobytes() == dense.tobytes()
+    for over_first in (False, True):
+        values, made = encode_csr(dense, over_first=over_first)
+        assert densify(stored(values, made, dense.shape)).tobytes() == dense.tobytes()
+
+
+def test_the_direction_with_the_smaller_indices_is_taken() -> None:
+    """Of 4 x 300, indices over the 4 take a byte each and over the 300 two."""
+    dense = np.zeros((4, 300), np.float32)
+    for row in range(4):
+        dense[row, row % 2 :: 2] = 1.0  # no two neighbours: blocks do not help
+    assert encode_smallest(dense)[1].traversalOrder.tolist() == [1, 0]
+    assert encode_smallest(dense.T.copy())[1].traversalOrder.tolist() == [0, 1]
 
 
 @settings(max_examples=80, deadline=None)
