@@ -60,6 +60,7 @@ def test_a_recipe_trains_two_steps(recipe: Path, tmp_path: Path, monkeypatch: py
     if recipe.name == "hrank_plus_50.yaml":
         words += ["--sparsity.schedule.init_args.steps=[[2, 0.5]]"]
     if recipe.parent.name == "resnet56_cifar10" and recipe.name == "hrank_50.yaml":
-        words += ["--sparsity.schedule.init_args.schedule.init_args.begin_step=0.5"]  # no batch is seen by step 0
+        words += ["--sparsity.schedule.init_args.schedule.init_args.begin_step=1"]  # epochs; there is one
+        words += ["--sparsity.schedule.init_args.schedule.init_args.end_step=1"]
     assert main(["fit", *words, "--json", str(tmp_path / "summary.json")]) == 0
     assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()

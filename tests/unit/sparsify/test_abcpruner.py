@@ -37,10 +37,23 @@ class Told(random.Random):
         return next(self.factors)
 
 
+def test_the_defaults_are_the_papers() -> None:
+    given = ABCPruner(food_sources=10, changes=2, limit=5, cycles=10, max_tenths=10, fitness_epochs=2)
+    assert ABCPruner() == given
+
+
 def test_onlookers_prefer_fitness_and_leave_nothing_out() -> None:
     assert onlooker_probabilities([0.5, 1.0, 0.25]) == pytest.approx([0.55, 1.0, 0.325])
     assert onlooker_probabilities([0.0, 0.8]) == pytest.approx([0.1, 1.0])
     assert onlooker_probabilities([0.0, 0.0]) == [1.0, 1.0]
+
+
+def test_every_layer_the_last_too_is_moved_and_drawn() -> None:
+    draws = random.Random(0)
+    moved = [move((5, 5, 5), (1, 1, 1), 2, 10, draws) for _ in range(50)]
+    assert all(any(structure[layer] != 5 for structure in moved) for layer in range(3))
+    drawn = [random_structure(3, 10, draws) for _ in range(300)]
+    assert all({structure[layer] for structure in drawn} == set(range(1, 11)) for layer in range(3))
 
 
 def test_a_move_goes_along_the_difference_in_two_layers() -> None:

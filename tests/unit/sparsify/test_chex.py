@@ -143,6 +143,10 @@ def test_the_regrow_factor_falls_along_a_cosine_to_nothing() -> None:
     assert regrow_share(0.3, 1.0) == 0.0
 
 
+def test_a_fifth_of_the_channels_regrows_by_default_as_in_the_authors_code() -> None:
+    assert CHEX() == CHEX(regrow_fraction=0.2, structure="batch_norm", regrow="orthogonal")
+
+
 def test_settings_outside_their_range_name_the_key() -> None:
     with pytest.raises(BadInputError, match=r"regrow_fraction: found 1\.5"):
         CHEX(regrow_fraction=1.5)

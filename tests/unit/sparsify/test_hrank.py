@@ -30,6 +30,10 @@ def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(feature_map_ranks(maps), whole)
 
 
+def test_five_batches_all_layers_at_once_by_default() -> None:
+    assert HRank() == HRank(batches=5, one_by_one=False)
+
+
 def test_at_least_one_batch() -> None:
     with pytest.raises(BadInputError, match="batches: found 0"):
         HRank(batches=0)

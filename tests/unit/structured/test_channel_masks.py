@@ -100,6 +100,17 @@ def test_a_channel_comes_back_as_it_was_even_where_two_meet_in_one_weight() -> N
     assert network.bn1.bias[2] == before["bn1.bias"][2]
 
 
+def test_the_bias_of_a_convolution_goes_and_comes_back_too() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    channels = ChannelMasks(network, prunable(channel_groups(network, (3, 4, 4))), remember=True)
+    before = network[0].bias.detach().clone()
+    channels.set({"0": without(4, 2)})
+    assert network[0].bias[2] == 0
+    assert torch.equal(network[0].bias[[0, 1, 3]], before[[0, 1, 3]])
+    channels.set({"0": without(4)})
+    assert torch.equal(network[0].bias, before)
+
+
 def test_what_comes_back_has_empty_slots_and_what_stays_keeps_them() -> None:
     network, channels = masked()
     run = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
