@@ -99,8 +99,13 @@ def sample_channels(score: Tensor, candidates: Tensor, count: int, generator: to
     return keep_top(noisy.masked_fill(~candidates.cpu(), -torch.inf), count) & candidates.cpu()
 
 
-def channel_counts(scores: Mapping[str, Tensor], sparsity: float) -> dict[str, int]:
-    """How many channels every layer keeps under one threshold over all scores; at least one each, and exact in total.
+def least_counts(sizes: Mapping[str, int], floor: float) -> dict[str, int]:
+    """The fewest channels that every layer keeps: the share `floor` of its own, rounded down, and at least one."""
+    return {name: max(int(floor * size + 1e-9), 1) for name, size in sizes.items()}
+
+
+def channel_counts(scores: Mapping[str, Tensor], sparsity: float, floor: float = 0.0) -> dict[str, int]:
+    """How many channels every layer keeps under one threshold over all scores; a least count each, and exact in total.
 
     Channels of equal score are taken from all layers in proportion: those that rank higher within their own layer come
     first. Batch-norm gammas that are all 1, as at the start, therefore prune every layer alike and none away.
@@ -108,27 +113,30 @@ def channel_counts(scores: Mapping[str, Tensor], sparsity: float) -> dict[str, i
     Args:
         scores: (C,) per layer, such as |gamma|; a channel that is pruned already has a score below all others.
         sparsity: share of all channels to prune, in [0, 1).
+        floor: share of its own channels that a layer keeps whatever its scores are; see `least_counts`.
 
     Raises:
-        BadInputError: where there are more layers than channels to keep.
+        BadInputError: where the least counts are more than the channels to keep.
     """
     check_sparsity(sparsity)
     total = sum(score.numel() for score in scores.values())
     wanted = number_kept(total, sparsity)
-    if wanted < len(scores):
+    counts = least_counts({name: score.numel() for name, score in scores.items()}, floor)
+    if wanted < sum(counts.values()):
         raise BadInputError(
-            f"sparsity: {sparsity:g} of {total} channels keeps {wanted}, but there are {len(scores)} layers or groups, which "
-            "need one each; lower the sparsity, or leave layers out by the policy"
+            f"sparsity: {sparsity:g} of {total} channels keeps {wanted}, but the {len(scores)} layers or groups need "
+            f"{sum(counts.values())}, at least one each and the floor of {floor:g}; lower "
+            "either, or leave layers out by the policy"
         )
-    counts = dict.fromkeys(scores, 1)
+    least = dict(counts)
     free = {name: score.detach().double().cpu().numpy() for name, score in scores.items()}
     while free:
         budget = wanted - sum(count for name, count in counts.items() if name not in free)
         found = _under_one_threshold(free, budget)
-        short = [name for name, count in found.items() if count < 1]
+        short = [name for name, count in found.items() if count < least[name]]
         if not short:
             return counts | found
-        for name in short:  # these keep their one channel, and the others share the rest
+        for name in short:  # these keep their least, and the others share the rest
             del free[name]
     return counts
 
@@ -179,12 +187,17 @@ class CHEX(ChannelAlgorithm):
     structure: Literal["batch_norm", "l1"] = "batch_norm"
     """What the threshold over all layers looks at: |gamma|, or, for networks without batch-norm, the mean |w| of a channel's
     filters relative to that of all active channels of its layer."""
+    floor: float = 0.0
+    """Share of its own channels that every layer keeps whatever its scores are, at least one. Where gammas have hardly moved
+    from 1, as in short trainings, their small differences between layers would cut whole layers down to one channel."""
     regrow: Literal["orthogonal", "none"] = "orthogonal"
     """`none` is the control without exploration: as many channels at every step, but a pruned one never comes back."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.regrow_fraction <= 1.0:
             raise BadInputError(f"regrow_fraction: found {self.regrow_fraction!r}, needed a share in [0, 1]")
+        if not 0.0 <= self.floor < 1.0:
+            raise BadInputError(f"floor: found {self.floor!r}, needed a share in [0, 1)")
         if self.structure not in ("batch_norm", "l1"):
             raise BadInputError(f"structure: found {self.structure!r}, needed batch_norm or l1")
         if self.regrow not in ("orthogonal", "none"):

@@ -17,7 +17,7 @@ from sparsetorch.masking import masks
 from sparsetorch.masking.sparsifier import Update
 from sparsetorch.sparsify.abcpruner import ABCPruner
 from sparsetorch.sparsify.algorithm import Algorithm
-from sparsetorch.sparsify.chex import CHEX
+from sparsetorch.sparsify.chex import CHEX, least_counts
 from sparsetorch.sparsify.distribution import Distribution, Uniform
 from sparsetorch.sparsify.hrank import HRank
 from sparsetorch.sparsify.magnitude import Magnitude
@@ -120,10 +120,13 @@ class ChannelSparsifier:
     def _counts_exist(self) -> None:
         total = sum(group.channels for group in self.groups.values())
         kept = number_kept(total, self.schedule.target_sparsity())
-        if kept < len(self.groups):
+        floor = self.algorithm.floor if isinstance(self.algorithm, CHEX) else 0.0
+        least = sum(least_counts({name: group.channels for name, group in self.groups.items()}, floor).values())
+        if kept < least:
             raise BadInputError(
                 f"sparsity: {self.schedule.target_sparsity():g} of {total} channels keeps {kept}, which would empty some of the "
-                f"{len(self.groups)} channel groups; lower it, or leave layers out by the policy"
+                f"{len(self.groups)} channel groups, or go below their floor ({least} in all); lower it, or leave layers out by "
+                "the policy"
             )
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:

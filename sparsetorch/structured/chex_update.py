@@ -46,8 +46,8 @@ def chex_update(
     active = channels.keep
     scores = structure_scores(channels.module, groups, active, algorithm.structure)
     regrown = regrow_share(algorithm.regrow_fraction, progress)
-    after = channel_counts(scores, max(sparsity - regrown, 0.0))
-    kept = after if algorithm.regrow == "none" else channel_counts(scores, sparsity)
+    after = channel_counts(scores, max(sparsity - regrown, 0.0), algorithm.floor)
+    kept = after if algorithm.regrow == "none" else channel_counts(scores, sparsity, algorithm.floor)
     keep = {}
     for index, group in enumerate(groups):
         was = active[group.name]

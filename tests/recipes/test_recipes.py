@@ -39,6 +39,15 @@ class StandIn:
         return self.set, self.set
 
 
+SMALLER = {
+    "resnet56_cifar10": ["--model.init_args.network.init_args.depth=8"],
+    "resnet50_imagenet": ["--model.init_args.network.init_args.layers=[1, 1, 1, 1]"],
+    "mobilenetv1_imagenet": ["--model.init_args.network.init_args.width=0.25"],
+    "mobilenetv2_imagenet": ["--model.init_args.network.init_args.width_mult=0.25"],
+}
+"""A network of the same kind, for time."""
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_recipe_trains_two_steps(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--config", str(recipe), "--run_dir", str(tmp_path / "run"), "--quiet", "--trainer.accelerator=cpu"]
@@ -50,6 +59,7 @@ def test_a_recipe_trains_two_steps(recipe: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(ImageNet, "open_sets", StandIn(64, 1000))
     if recipe.parent.name.endswith(("cifar10", "imagenet")):
         words += ["--data.init_args.num_workers=0", "--data.init_args.batch_size=4"]
+    words += SMALLER.get(recipe.parent.name, [])
     text = recipe.read_text()
     if recipe.parent.name.endswith("imagenet"):
         words += ["--model.init_args.optimizer.init_args.lr=0.001"]  # four random images and the paper's rate give nan
@@ -57,6 +67,7 @@ def test_a_recipe_trains_two_steps(recipe: Path, tmp_path: Path, monkeypatch: py
         words += ["--model.init_args.weights=null"]
     if "class_path: sparsetorch.ABCPruner" in text:
         words += ["--sparsity.algorithm.init_args.food_sources=2", "--sparsity.algorithm.init_args.cycles=1"]
+        words += ["--sparsity.algorithm.init_args.fitness_epochs=1"]
     if recipe.name == "hrank_plus_50.yaml":
         words += ["--sparsity.schedule.init_args.steps=[[2, 0.5]]"]
     if recipe.parent.name == "resnet56_cifar10" and recipe.name == "hrank_50.yaml":

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks" / "studies" / "channels_fashion
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(FOLDER))
     yield importlib.import_module
-    for name in ("run", "structures"):
+    for name in ("run", "structures", "network"):
         sys.modules.pop(name, None)
 
 
@@ -29,15 +29,14 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_exploration_runs_every_method(scripts: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_fashion_mnist(tmp_path / "data")
     words = ["--root", str(tmp_path / "data"), "--output", str(tmp_path / "out"), "--seeds", "1"]
-    words += ["--epochs", "2", "--batch-size", "8", "--steps-per-epoch", "4", "--update-every", "2", "--width", "4"]
+    words += ["--epochs", "2", "--batch-size", "8", "--steps-per-epoch", "4", "--update-every", "2", "--inner", "8"]
     run = scripts("run")
     run.main(words)
     found = rows(tmp_path / "out" / "exploration.csv")
     assert [row["method"] for row in found] == list(run.METHODS)
-    assert {row["channel_sparsity"] for row in found if row["method"] not in ("dense", "one_shot_equal_macs")} == {
-        "0.5"
-    }
-    assert "| CHEX | 0.500" in capsys.readouterr().out
+    assert {row["channel_sparsity"] for row in found if row["method"] != "dense"} == {"0.875"}
+    assert len({row["macs"] for row in found if row["method"] != "dense"}) == 1
+    assert "| CHEX | 0.875" in capsys.readouterr().out
 
 
 def test_structures_run_every_method(scripts: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

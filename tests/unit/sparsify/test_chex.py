@@ -118,8 +118,17 @@ def test_equal_gammas_prune_every_layer_alike() -> None:
 def test_every_layer_keeps_a_channel_and_the_total_stays_exact() -> None:
     scores = {"a": torch.tensor([1.0, 2.0, 3.0]), "b": torch.tensor([0.1, 0.2, 0.3])}
     assert channel_counts(scores, 0.5) == {"a": 2, "b": 1}
-    with pytest.raises(BadInputError, match="keeps 1, but there are 2 layers"):
+    with pytest.raises(BadInputError, match="keeps 1, but the 2 layers or groups need 2"):
         channel_counts(scores, 0.8)
+
+
+def test_a_floor_keeps_a_share_of_every_layer_and_the_total_stays_exact() -> None:
+    scores = {"a": torch.arange(1.0, 9.0) + 10, "b": torch.arange(1.0, 9.0), "c": torch.arange(1.0, 5.0)}
+    assert channel_counts(scores, 0.5) == {"a": 8, "b": 1, "c": 1}
+    assert channel_counts(scores, 0.5, floor=0.25) == {"a": 7, "b": 2, "c": 1}
+    assert channel_counts(scores, 0.5, floor=0.5) == {"a": 4, "b": 4, "c": 2}
+    with pytest.raises(BadInputError, match=r"needs? 10, at least one each and the floor of 0\.5"):
+        channel_counts(scores, 0.6, floor=0.5)
 
 
 @settings(max_examples=100, deadline=None)
@@ -150,6 +159,8 @@ def test_a_fifth_of_the_channels_regrows_by_default_as_in_the_authors_code() -> 
 def test_settings_outside_their_range_name_the_key() -> None:
     with pytest.raises(BadInputError, match=r"regrow_fraction: found 1\.5"):
         CHEX(regrow_fraction=1.5)
+    with pytest.raises(BadInputError, match=r"floor: found 1\.0, needed a share in \[0, 1\)"):
+        CHEX(floor=1.0)
     with pytest.raises(BadInputError, match="structure: found 'l2'"):
         CHEX(structure="l2")  # type: ignore[arg-type]
     with pytest.raises(BadInputError, match="regrow: found 'random'"):

@@ -149,6 +149,19 @@ def test_a_layer_of_small_gammas_keeps_a_channel() -> None:
     assert kept(loop) == 32 - round(0.7 * 32)
 
 
+def test_a_floor_keeps_its_share_of_a_layer_of_small_gammas() -> None:
+    module = network()
+    with torch.no_grad():
+        module.bn1.weight.mul_(1e-6)
+    schedule = ConstantSparsity(0.5, end_step=10)
+    loop = sparsifier(module, algorithm=CHEX(0.0, floor=0.25), schedule=schedule)
+    loop.start()
+    assert int(loop.channels.keep["conv1"].sum()) == 2
+    assert kept(loop) == 16
+    with pytest.raises(BadInputError, match=r"go below their floor \(16 in all\)"):
+        sparsifier(network(), algorithm=CHEX(floor=0.5), schedule=ConstantSparsity(0.6, end_step=10))
+
+
 def test_fan_in_below_the_number_of_channels_has_a_fallback() -> None:
     # 1x1 from 2 to 12 channels: rank 2, ten channels to keep.
     module = nn.Sequential(nn.Conv2d(2, 12, 1, bias=False), nn.BatchNorm2d(12), nn.ReLU(), nn.Conv2d(12, 3, 1))
