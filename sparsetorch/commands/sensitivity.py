@@ -3,7 +3,8 @@
 The network is not trained again. Results go to a folder: sensitivity.json, .png, .svg, and recommendation.yaml, a
 `distribution:` section for a recipe. A run that was stopped goes on where it stopped.
 
-  sparsetorch sensitivity --config recipes/digits/dense.yaml --checkpoint runs/digits/dense/checkpoints/last.ckpt --budget 0.8
+  sparsetorch sensitivity --checkpoint runs/digits/dense/checkpoints/last.ckpt --budget 0.8
+  sparsetorch sensitivity --checkpoint last.ckpt --by channels --levels 0.25,0.5,0.75 --batches 20 -o where_to_prune
 """
 
 import argparse
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", default="val_acc", help="validation metric, higher is better (default: val_acc)")
     parser.add_argument("--batches", type=int, default=None, help="validation batches to use; by default all")
     parser.add_argument(
-        "-o", "--output", type=Path, default=None, help="folder; by default `sensitivity` beside the checkpoint"
+        "-o", "--output", type=Path, default=None, help="folder; by default sensitivity_layers or sensitivity_channels in the run's folder"
     )
 
 
