@@ -8,6 +8,7 @@ message on standard error and an exit code of the contract in `sparsetorch.error
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -74,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
         return _fail("", f"unknown command {name!r}. Commands: {', '.join(COMMANDS)}.", 2)
+    if argv is None and name not in _LIGHTNING:  # Lightning has its own answer
+        # Ended by `kill` or a job scheduler: as after ctrl-C, temporary files go, and processes that were started end.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     debug = "--debug" in rest
     rest = [word for word in rest if word != "--debug"]
     try:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +51,43 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     target = _file_behind(Path(path))
     temporary = None
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            temporary = file.name
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # the temporary file is private; the result gets the usual rights
-        os.replace(temporary, target)
-    except OSError as error:
-        raise BadInputError(f"{target}: cannot be written ({error.strerror or error})") from None
+        with disk_errors(target):
+            with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+                temporary = file.name
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            put_in_place(Path(temporary), target)
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, and the rights of a usual file: temporary ones are private.
+
+    Raises:
+        BadInputError: the place cannot be written.
+    """
+    target = _file_behind(path)
+    with disk_errors(target):
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """A full disk, a quota, a missing right: one message that names the place.
+
+    Raises:
+        BadInputError: for any OSError inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = "; TMPDIR names another place for temporary files" if path.is_relative_to(tempfile.gettempdir()) else ""
+        raise BadInputError(f"{path}: cannot be written ({error.strerror or error}){place}") from None
 
 
 def first_free(base: Path) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from sparsetorch.errors import BadInputError, SparsetorchError, WrongNumbersError
 from sparsetorch.exporter.interpreter import Array, compare_files, open_file, random_inputs
-from sparsetorch.exporter.outcome import ExportReport, as_file, described, encode_safely, write_checked
+from sparsetorch.exporter.outcome import ExportReport, described, encode_safely
+from sparsetorch.exporter.staged import StagedFiles, as_file
 from sparsetorch.files import check_writable
 from sparsetorch.tflite import Model, Storage, decode, load
 from sparsetorch.tflite.passes import repair
@@ -67,7 +68,8 @@ def encode(
             _check(repaired, source, inputs)
     check = compare_files if chosen.rounds else _check
     came = described(str(source), source.read_bytes(), (), _values(before))  # before it may be written over
-    written = write_checked(model, target, chosen, inputs, lambda file: check(file, source, inputs))
+    with StagedFiles() as files:
+        written = files.write(model, target, chosen, inputs, lambda file: check(file, source, inputs))
     return ExportReport(written, None, encoded, verify(target, targets), notes, refused, came)
 
 

@@ -1,4 +1,5 @@
-"""ONNX to TFLite by onnx2tf, run as a script: `python onnx2tf_worker.py COUNT` in a folder with 0.onnx, 1.onnx, ...
+"""ONNX to TFLite by onnx2tf, run as a script in a folder of its own. It loads the converter, waits for a line with a number n
+on standard input, and then converts 0.onnx to n-1.onnx.
 
 Imports nothing of this package, so that it runs under any interpreter that has onnx2tf: 1.29 on Python 3.11 (through Keras and
 TensorFlow's converter), 2.x on Python 3.12 and later (writes the flatbuffer itself, without TensorFlow).
@@ -16,9 +17,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 
+def _major() -> int:
+    return int(version("onnx2tf").split(".")[0])
+
+
 def convert(source: str, target: str) -> None:
     """Convert one file; the working directory is a temporary folder."""
-    if int(version("onnx2tf").split(".")[0]) >= 2:
+    if _major() >= 2:
         _convert_2(source, target)
     else:
         _convert_1(source, target)
@@ -71,5 +76,9 @@ def _convert_2(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
-    for number in range(int(sys.argv[1])):
+    import onnx2tf  # noqa: F401
+
+    if _major() < 2:
+        import tensorflow  # noqa: F401
+    for number in range(int(sys.stdin.readline() or 0)):
         convert(f"{number}.onnx", f"{number}.tflite")

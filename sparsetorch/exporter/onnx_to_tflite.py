@@ -7,8 +7,10 @@ The interpreter is this one, or that of the environment variable SPARSETORCH_ONN
 onnx exactly, and may live in an environment of its own. What it does there is in `onnx2tf_worker`.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError
+from sparsetorch.exporter.conversion_errors import conversion_failure
+from sparsetorch.files import disk_errors
 
 _TIMEOUT_SECONDS = 1800
 _WORKER = Path(__file__).with_name("onnx2tf_worker.py")
@@ -23,55 +27,68 @@ PYTHON_VARIABLE = "SPARSETORCH_ONNX2TF_PYTHON"
 """Names the interpreter that has onnx2tf."""
 
 
-def onnx_to_tflite(source: Path) -> bytes:
-    """The dense float32 .tflite of an ONNX file: NHWC inputs and outputs, in the order of the ONNX graph.
+class Converter:
+    """A process with the converter, which loads TensorFlow (5 s) while its user makes the ONNX file.
+
+    Leaving the `with` block ends the process, whatever happened in it.
 
     Raises:
-        BadInputError: where onnx2tf is not installed, or cannot convert the graph.
+        BadInputError: where its interpreter cannot be run.
     """
-    return convert_all([source])[0]
 
-
-def convert_all(sources: Sequence[Path]) -> list[bytes]:
-    """The .tflite of each ONNX file, all converted in one process: TensorFlow takes seconds to load.
-
-    Raises:
-        BadInputError: where onnx2tf is not installed, or cannot convert one of the graphs.
-    """
-    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
-        for index, source in enumerate(sources):
-            shutil.copyfile(source, Path(folder, f"{index}.onnx"))  # onnx2tf simplifies its input in place
+    def __enter__(self) -> "Converter":
+        self._folder = tempfile.TemporaryDirectory(prefix="sparsetorch-")
         environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", PYTHONWARNINGS="ignore")
         # onnx2tf calls the `onnxsim` program, which lies beside its interpreter even where that is not on the PATH.
         python = environment.pop(PYTHON_VARIABLE, "") or sys.executable
         environment["PATH"] = os.pathsep.join([str(Path(python).parent), environment.get("PATH", "")])
         try:
-            done = subprocess.run(
-                [python, str(_WORKER), str(len(sources))],
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_TIMEOUT_SECONDS * len(sources),
-                check=False,
-            )
+            with Path(self._folder.name, "output.txt").open("wb") as output:  # a pipe nobody reads yet could fill up
+                self._process = subprocess.Popen(
+                    [python, str(_WORKER)],
+                    cwd=self._folder.name,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # what it starts ends with it
+                )
         except OSError as error:
+            self._folder.cleanup()
             raise BadInputError(f"{PYTHON_VARIABLE}: {python} cannot be run ({error.strerror})") from error
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._folder.cleanup()
+
+    def convert(self, *sources: Path) -> list[bytes]:
+        """The dense float32 .tflite of each ONNX file: NHWC inputs and outputs, in the order of the ONNX graph. Once.
+
+        Raises:
+            BadInputError: where onnx2tf is not installed, or cannot convert one of the graphs.
+        """
+        folder = Path(self._folder.name)
+        for index, source in enumerate(sources):
+            with disk_errors(folder / f"{index}.onnx"):
+                shutil.copyfile(source, folder / f"{index}.onnx")  # onnx2tf simplifies its input in place
+        try:
+            self._process.communicate(f"{len(sources)}\n".encode(), timeout=_TIMEOUT_SECONDS * len(sources))
         except subprocess.TimeoutExpired as error:
             raise BadInputError(f"onnx2tf did not finish within {_TIMEOUT_SECONDS * len(sources)} s") from error
-        made = [Path(folder, f"{index}.tflite") for index in range(len(sources))]
-        if done.returncode != 0 or not all(file.is_file() for file in made):
-            raise BadInputError(_failure(done.stdout + "\n" + done.stderr))
+        made = [folder / f"{index}.tflite" for index in range(len(sources))]
+        if self._process.returncode != 0 or not all(file.is_file() for file in made):
+            output = (folder / "output.txt").read_text(errors="replace")
+            raise BadInputError(conversion_failure(output, sources[0] if len(sources) == 1 else None))
         return [file.read_bytes() for file in made]
 
 
-def _failure(output: str) -> str:
-    """One sentence from what onnx2tf printed."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if any("No module named" in line and ("onnx2tf" in line or "tensorflow" in line) for line in lines):
-        return (
-            "onnx2tf is not installed; needed for export: pip install 'sparsetorch[export]', in one call with the rest"
-        )
-    told = [line for line in lines if line.startswith("ERROR") or "Error:" in line]
-    return f"onnx2tf cannot convert this network: {(told or lines or ['it ended without a word'])[-1][:500]}"
+def convert_all(sources: Sequence[Path]) -> list[bytes]:
+    """The .tflite of each ONNX file, all converted in one process; see `Converter`."""
+    with Converter() as converter:
+        return converter.convert(*sources)

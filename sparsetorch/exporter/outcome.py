@@ -1,16 +1,11 @@
 """What an export or an encoding comes to, and the rule that no file goes out which a device would compute wrongly."""
 
-import contextlib
 import gzip
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from sparsetorch.exporter.interpreter import Array, check_storage
-from sparsetorch.files import write_atomically
-from sparsetorch.tflite import EncodedTensor, Model, Storage, decode, encode, to_bytes
+from sparsetorch.tflite import EncodedTensor, Model, Storage, encode
 from sparsetorch.tflite.passes import Note
 from sparsetorch.xnnpack import TARGETS, Verdict, verify
 
@@ -69,42 +64,6 @@ class ExportReport:
             "refused": list(self.refused),
             "quantized": self.quantized,
         }
-
-
-@contextlib.contextmanager
-def as_file(model: Model) -> Iterator[Path]:
-    """A model as a temporary file, for what wants one."""
-    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
-        path = Path(folder, "model.tflite")
-        path.write_bytes(to_bytes(model))
-        yield path
-
-
-def write_checked(
-    model: Model, path: Path, storage: Storage, inputs: Sequence[Sequence[Array]], check: Callable[[Path], list[float]]
-) -> ExportedFile:
-    """Write a model under a trial name beside `path`, have that very file checked, then give it its name.
-
-    Args:
-        model: what to write.
-        path: its name.
-        storage: what its weights are stored as; where that rounds them, the file must compute what its rounded weights say.
-        inputs: sets of inputs for that.
-        check: gives the errors of a file, per output; raises where they are too large.
-
-    Raises:
-        WrongNumbersError: the file computes something else; nothing is written then.
-    """
-    content = to_bytes(model)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        trial = Path(folder, "trial.tflite")
-        trial.write_bytes(content)
-        if storage.rounds:
-            with as_file(decode(model)) as plain:
-                check_storage(trial, plain, inputs)
-        errors = check(trial)
-    write_atomically(path, content)
-    return described(str(path), content, errors, storage.values)
 
 
 def described(path: str, content: bytes, errors: Sequence[float], values: str) -> ExportedFile:

@@ -18,10 +18,11 @@ from sparsetorch.exporter.interpreter import channels_last
 from sparsetorch.exporter.locate import first_difference
 from sparsetorch.exporter.names import name_values, name_weights
 from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_onnx, reference
-from sparsetorch.exporter.onnx_to_tflite import onnx_to_tflite
-from sparsetorch.exporter.outcome import ExportReport, as_file, encode_safely, write_checked
-from sparsetorch.exporter.torch_to_onnx import output_names, torch_to_onnx
-from sparsetorch.files import check_writable
+from sparsetorch.exporter.onnx_to_tflite import Converter
+from sparsetorch.exporter.outcome import ExportReport, encode_safely
+from sparsetorch.exporter.staged import StagedFiles, as_file
+from sparsetorch.exporter.torch_to_onnx import check_size, output_names, torch_to_onnx
+from sparsetorch.files import check_writable, disk_errors
 from sparsetorch.masking import permanent_copy
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
@@ -65,17 +66,21 @@ def export(
     shape = _batched(input_shape)
     target = check_writable(Path(path))
     twin = _twin_path(target, dense_twin)
+    check_size(module)
     plain = permanent_copy(module).eval().cpu().float()
     if sparsity is not None:
         prune_once(plain, sparsity)
-    progress("PyTorch")
-    expected = reference(plain, shape)
-    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder, Converter() as converter:
+        onnx = Path(folder, "model.onnx")
+        progress("PyTorch")
+        expected = reference(plain, shape)
         progress("ONNX")
-        torch_to_onnx(plain, shape, Path(folder, "model.onnx"))
-        onnx_errors = check_onnx(Path(folder, "model.onnx"), expected)
+        with disk_errors(onnx):
+            torch_to_onnx(plain, shape, onnx)
+        onnx_errors = check_onnx(onnx, expected)
         progress("TFLite")
-        dense = from_bytes(onnx_to_tflite(Path(folder, "model.onnx")), "the converted model")
+        (content,) = converter.convert(onnx)
+    dense = from_bytes(content, "the converted model")
     progress("repairs")
     name_weights(dense.graphs[0], plain)
     name_values(dense.graphs[0])
@@ -89,15 +94,18 @@ def export(
     progress("comparison with PyTorch")
     inputs = [[channels_last(image)] for image in expected.inputs]
     try:
-        twin_file = None
-        if twin is not None:
-            twin_file = write_checked(dense, twin, Storage(), inputs, lambda file: check_numbers(file, expected))
-        elif chosen.rounds:  # nothing else would tell a wrong conversion from what rounding costs
-            with as_file(dense) as file:
-                check_numbers(file, expected)
-        # What rounding costs is told and not judged.
-        allowed = math.inf if chosen.rounds else TOLERANCE
-        model_file = write_checked(sparse, target, chosen, inputs, lambda file: check_numbers(file, expected, allowed))
+        with StagedFiles() as files:
+            twin_file = None
+            if twin is not None:
+                twin_file = files.write(dense, twin, Storage(), inputs, lambda file: check_numbers(file, expected))
+            elif chosen.rounds:  # nothing else would tell a wrong conversion from what rounding costs
+                with as_file(dense) as file:
+                    check_numbers(file, expected)
+            # What rounding costs is told and not judged.
+            allowed = math.inf if chosen.rounds else TOLERANCE
+            model_file = files.write(
+                sparse, target, chosen, inputs, lambda file: check_numbers(file, expected, allowed)
+            )
     except WrongNumbersError as error:
         raise WrongNumbersError(f"{error} {_cause(plain, converted, expected, repairs)}") from error
     return ExportReport(

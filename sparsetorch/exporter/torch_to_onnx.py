@@ -1,12 +1,20 @@
 """PyTorch to ONNX, static batch."""
 
+import contextlib
+import io
+import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from sparsetorch.errors import BadInputError
+from sparsetorch.exporter.conversion_errors import tracing_failure
+
+_LARGEST = 2**31
+"""Bytes; what a flatbuffer, and so a .tflite, can hold."""
 
 
 def run_outputs(module: nn.Module, image: Tensor) -> list[Tensor]:
@@ -30,7 +38,8 @@ def _named_outputs(module: nn.Module, image: Tensor) -> dict[str, Tensor]:
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise BadInputError(
             f"{type(module).__name__} does not run on an input of shape {tuple(image.shape)}: "
-            f"{str(error).strip().splitlines()[0]}. Give the shape the network was made for with --input-shape C,H,W."
+            f"{str(error).strip().splitlines()[0]}. Give the shape the network was made for with --input-shape C,H,W; "
+            "an exported network takes one float32 input of that shape."
         ) from error
     if isinstance(result, dict):
         named = {str(key): value for key, value in result.items()}
@@ -45,7 +54,40 @@ def _named_outputs(module: nn.Module, image: Tensor) -> dict[str, Tensor]:
         raise BadInputError(
             f"{type(module).__name__} returns {kinds}; needed a tensor, or a list or dictionary of tensors"
         )
+    if found := next((name for name, value in named.items() if value.is_complex()), None):
+        raise BadInputError(f"{type(module).__name__}: {found} is complex; return its real and imaginary parts instead")
     return named
+
+
+def check_size(module: nn.Module) -> None:
+    """Refuse a network that no .tflite can hold, before time is spent on it.
+
+    Raises:
+        BadInputError: float32 weights of 2 GiB or more.
+    """
+    size = 4 * sum(parameter.numel() for parameter in module.parameters())
+    if size >= _LARGEST:
+        raise BadInputError(
+            f"{type(module).__name__}: found {size / 1e9:.1f} GB of float32 weights; a .tflite holds less than "
+            f"{_LARGEST / 1e9:.1f} GB"
+        )
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """The tracer writes pages about what it could not trace; the error says it in one sentence."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def torch_to_onnx(module: nn.Module, input_shape: tuple[int, ...], path: Path) -> None:
@@ -57,14 +99,14 @@ def torch_to_onnx(module: nn.Module, input_shape: tuple[int, ...], path: Path) -
         path: where to write.
 
     Raises:
-        BadInputError: where torch.export cannot trace the module.
+        BadInputError: where torch.export cannot trace the module, or a size in its outputs depends on values.
+        OSError: where the file cannot be written.
     """
     image = torch.zeros(input_shape)
     names = [f"output_{index}" for index in range(len(run_outputs(module, image)))]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
+        with _silent():
+            program = torch.onnx.export(
                 module,
                 (image,),
                 str(path),
@@ -74,9 +116,15 @@ def torch_to_onnx(module: nn.Module, input_shape: tuple[int, ...], path: Path) -
                 external_data=False,
                 verbose=False,
             )
+    except OSError:
+        raise
     except Exception as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise BadInputError(
-            f"{type(module).__name__} cannot be traced into an ONNX graph: {first}. Control flow that depends on values, "
-            "and calls outside torch, have to go from its forward."
-        ) from error
+        with _silent():
+            told = tracing_failure(module, image, error)
+        raise BadInputError(told) from error
+    for name, value in zip(names, program.model.graph.outputs, strict=True):  # type: ignore[union-attr]
+        if value.shape is None or not all(isinstance(size, int) for size in value.shape):
+            raise BadInputError(
+                f"{type(module).__name__}: the size of {name} depends on the values of the input; TFLite files have fixed sizes. "
+                "Return all values and a mask, and choose among them outside the network."
+            )

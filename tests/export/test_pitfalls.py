@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from converted import AlreadyConverted
 from torch import Tensor, nn
 
 import sparsetorch
@@ -79,7 +80,7 @@ def stub(converted: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> object
     """`export` with the conversion done already."""
 
     def use(name: str) -> None:
-        monkeypatch.setattr(pipeline, "onnx_to_tflite", lambda _: converted[name])
+        monkeypatch.setattr(pipeline, "Converter", AlreadyConverted(converted[name]))
 
     return use
 
@@ -122,7 +123,7 @@ def test_pitfall_16_a_wrong_graph_names_the_first_layer_that_differs(
     right, wrong = network(Net), network(Net)
     with torch.no_grad():
         wrong.down[0].weight.mul_(torch.linspace(0.5, 1.5, 16).reshape(-1, 1, 1, 1))  # type: ignore[index]
-    monkeypatch.setattr(pipeline, "onnx_to_tflite", lambda _: converted["even"])
+    monkeypatch.setattr(pipeline, "Converter", AlreadyConverted(converted["even"]))
     monkeypatch.setattr(pipeline, "check_onnx", lambda *_: [])
     with pytest.raises(WrongNumbersError, match=r"the first layer that differs is down\.0 "):
         sparsetorch.export(wrong, tmp_path / "m.tflite", (3, 32, 32))

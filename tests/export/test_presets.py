@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from converted import AlreadyConverted
 from digits_road import Road
 
 from sparsetorch.cli import main
@@ -21,7 +22,7 @@ def test_a_preset_writes_what_it_says(
     """The conversion is that of the session; all else is the command."""
     monkeypatch.setattr(pipeline, "torch_to_onnx", lambda *_: None)
     monkeypatch.setattr(pipeline, "check_onnx", lambda *_: [])
-    monkeypatch.setattr(pipeline, "onnx_to_tflite", lambda _: road.dense_twin.read_bytes())
+    monkeypatch.setattr(pipeline, "Converter", AlreadyConverted(road.dense_twin.read_bytes()))
     out = tmp_path / "m.tflite"
     words = ["--checkpoint", str(road.checkpoint), "-o", str(out), "--preset", str(preset), "--quiet"]
     assert main(["export", *words, "--json", str(tmp_path / "r.json")]) == 0

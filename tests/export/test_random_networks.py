@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from converted import AlreadyConverted
 from random_networks import SIZE, random_network
 
 import sparsetorch
@@ -29,7 +30,7 @@ def test_random_networks_are_exported_right(tmp_path: Path, monkeypatch: pytest.
         network = random_network(seed)
         monkeypatch.setattr(pipeline, "torch_to_onnx", lambda *_: None)
         monkeypatch.setattr(pipeline, "check_onnx", lambda *_: [])
-        monkeypatch.setattr(pipeline, "onnx_to_tflite", lambda _, seed=seed: converted[seed])
+        monkeypatch.setattr(pipeline, "Converter", AlreadyConverted(converted[seed]))
         storage = sparsetorch.Storage(("float32", "float16", "int8")[seed % 3])
         report = sparsetorch.export(
             network, tmp_path / f"{seed}.tflite", (3, SIZE, SIZE), sparsity=0.85, storage=storage, dense_twin=True

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from converted import AlreadyConverted
 from graphs import OP, Net
 from torch import nn
 
@@ -67,7 +68,7 @@ def hat(monkeypatch: pytest.MonkeyPatch) -> Hat:
     module = Hat()
     monkeypatch.setattr(pipeline, "torch_to_onnx", lambda *arguments: None)
     monkeypatch.setattr(pipeline, "check_onnx", lambda *arguments: [])
-    monkeypatch.setattr(pipeline, "onnx_to_tflite", lambda path: converted(module))
+    monkeypatch.setattr(pipeline, "Converter", AlreadyConverted(lambda: converted(module)))
     return module
 
 
@@ -100,7 +101,7 @@ def test_a_wrong_repair_is_named_and_nothing_is_written(
 
 def test_a_wrong_conversion_is_not_blamed_on_repairs(hat: Hat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Hat()
-    monkeypatch.setattr(pipeline, "onnx_to_tflite", lambda path: converted(other))
+    monkeypatch.setattr(pipeline, "Converter", AlreadyConverted(lambda: converted(other)))
     with pytest.raises(WrongNumbersError, match="differs from PyTorch") as error:
         pipeline.export(hat, tmp_path / "m.tflite", (3, 4, 4))
     assert "a repair" not in str(error.value)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
+from converted import AlreadyConverted
 from random_networks import SIZE, random_network
 
 import sparsetorch
@@ -42,7 +43,7 @@ def row(seed: int, converted: bytes, folder: Path) -> dict[str, object]:
     """One network: `export` with its conversion done already."""
     pipeline.torch_to_onnx = lambda *_: None
     pipeline.check_onnx = lambda *_: []
-    pipeline.onnx_to_tflite = lambda _: converted
+    pipeline.Converter = AlreadyConverted(converted)
     values = ("float32", "float16", "int8")[seed % 3]
     try:
         report = sparsetorch.export(
@@ -77,11 +78,11 @@ def main() -> None:
     started = time.monotonic()
     for first in range(FIRST_SEED, FIRST_SEED + told.count, BATCH):
         seeds = list(range(first, min(first + BATCH, FIRST_SEED + told.count)))
-        real = pipeline.torch_to_onnx, pipeline.check_onnx, pipeline.onnx_to_tflite
+        real = pipeline.torch_to_onnx, pipeline.check_onnx, pipeline.Converter
         with tempfile.TemporaryDirectory() as folder:
             converted = convert(seeds, Path(folder))
             rows += [row(seed, converted[seed], Path(folder)) for seed in seeds]
-        pipeline.torch_to_onnx, pipeline.check_onnx, pipeline.onnx_to_tflite = real
+        pipeline.torch_to_onnx, pipeline.check_onnx, pipeline.Converter = real
         with told.output.open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="")
             writer.writeheader()
