@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", default="val_acc", help="validation metric, higher is better (default: val_acc)")
     parser.add_argument("--batches", type=int, default=None, help="validation batches to use; by default all")
     parser.add_argument(
-        "-o", "--output", type=Path, default=None, help="folder; by default sensitivity_layers or sensitivity_channels in the run's folder"
+        "-o",
+        "--output",
+        type=Path,
+        default=None,
+        help="folder; by default sensitivity_layers or sensitivity_channels of the run",
     )
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pytorch_lightning as pl
 import torch
@@ -28,11 +29,11 @@ from sparsetorch.data import FashionMNIST
 from sparsetorch.data.fashion_mnist import DEBIAN_ROOT
 from sparsetorch.models import ImageClassifier
 
-METHODS = ("dense", "one_shot", "one_shot_structure", "at_once", "no_regrow", "chex")
+METHODS = ("dense", "one_shot_late", "one_shot_early", "at_once", "no_regrow", "chex")
 LABELS = {
     "dense": "dense",
-    "one_shot": "one-shot, L2 norm, layers alike",
-    "one_shot_structure": "one-shot, layers and channels as CHEX chooses them",
+    "one_shot_late": "one-shot by L2 norm, when CHEX updates last",
+    "one_shot_early": "one-shot by L2 norm, after a tenth of the training",
     "at_once": "CHEX with a regrow factor of 0: all pruned at the first update",
     "no_regrow": "CHEX's counts, but what is pruned never comes back",
     "chex": "CHEX",
@@ -43,7 +44,7 @@ LABELS = {
 class Protocol:
     """What all methods share."""
 
-    sparsity: float = 0.875
+    sparsity: float = 0.75
     """Share of the channels inside blocks that are pruned at the end."""
     epochs: int = 8
     """Passes over the 55 000 training images."""
@@ -58,12 +59,14 @@ class Protocol:
     update_every: int = 429
     """Steps between two updates of CHEX, an epoch, until `until`."""
     until: float = 0.72
-    """Share of the training at which CHEX updates for the last time."""
-    one_shot_at: float = 0.1
-    """Share of the training after which one-shot pruning prunes."""
+    """Share of the training at which CHEX updates for the last time, and late one-shot pruning prunes."""
+    early: float = 0.1
+    """Share of the training after which early one-shot pruning prunes."""
+    floor: float = 0.1875
+    """Least share of a block's channels that CHEX keeps: 3 of 16."""
     blocks: int = 3
     width: int = 16
-    inner: int = 24
+    inner: int = 16
     """Of the network, see network.py."""
 
 
@@ -88,18 +91,23 @@ class Run:
 def sparse_training(method: str, protocol: Protocol, seed: int) -> SparseTraining | None:
     """The callback of a method; None for the dense network."""
     schedule = ConstantSparsity(protocol.sparsity, end_step=protocol.until, update_every=protocol.update_every)
-    once = StepList([[protocol.one_shot_at, protocol.sparsity]])
-    inner = ByName(INNER)
-    uniform = Uniform(first_layer_dense=False)
+    inner, uniform = ByName(INNER), Uniform(first_layer_dense=False)
+
+    def one_shot(share: float) -> SparseTraining:
+        return SparseTraining(
+            Magnitude(), StepList([[share, protocol.sparsity]]), inner, uniform, Channel(), seed
+        )
+
+    def exploring(regrow_fraction: float, regrow: Literal["orthogonal", "none"] = "orthogonal") -> SparseTraining:
+        return SparseTraining(CHEX(regrow_fraction, floor=protocol.floor, regrow=regrow), schedule, inner, seed=seed)
+
     callbacks: dict[str, Callable[[], SparseTraining | None]] = {
         "dense": lambda: None,
-        "one_shot": lambda: SparseTraining(Magnitude(), once, inner, uniform, Channel(), seed),
-        "one_shot_structure": lambda: SparseTraining(CHEX(0.0, regrow="none"), once, inner, seed=seed),
-        "at_once": lambda: SparseTraining(CHEX(0.0), schedule, inner, seed=seed),
-        "no_regrow": lambda: SparseTraining(
-            CHEX(protocol.regrow_fraction, regrow="none"), schedule, inner, seed=seed
-        ),
-        "chex": lambda: SparseTraining(CHEX(protocol.regrow_fraction), schedule, inner, seed=seed),
+        "one_shot_late": lambda: one_shot(protocol.until),
+        "one_shot_early": lambda: one_shot(protocol.early),
+        "at_once": lambda: exploring(0.0),
+        "no_regrow": lambda: exploring(protocol.regrow_fraction, "none"),
+        "chex": lambda: exploring(protocol.regrow_fraction),
     }
     return callbacks[method]()
 
