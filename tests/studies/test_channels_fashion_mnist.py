@@ -40,6 +40,8 @@ def test_exploration_ends_in_networks_of_one_cost(
     assert {row["channel_sparsity"] for row in found if row["method"] != "dense"} == {"0.75"}
     assert len({row["macs"] for row in found if row["method"] != "dense"}) == 1
     assert "| CHEX | 0.750" in capsys.readouterr().out
+    run.main([*words, "--methods", *methods])  # what is there is not run again
+    assert rows(tmp_path / "out" / "exploration.csv") == found
 
 
 def test_structures_run_every_method(scripts: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -179,6 +179,15 @@ def summary(runs: Sequence[Run]) -> str:
     return "\n".join(lines)
 
 
+def read_csv(path: Path) -> list[Run]:
+    """The runs of an earlier start, if there was one."""
+    if not path.is_file():
+        return []
+    kinds = {field.name: field.type for field in fields(Run)}
+    with path.open() as file:
+        return [Run(**{key: kinds[key](value) for key, value in row.items()}) for row in csv.DictReader(file)]
+
+
 def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line per run."""
     with path.open("w", newline="") as file:
@@ -196,7 +205,7 @@ def quiet() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Run]:
-    """Run the study. Returns every run, method by method within each seed."""
+    """Run what exploration.csv does not hold yet, of the methods and seeds asked for. Returns every run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="folder for exploration.csv")
     parser.add_argument("--root", default=DEBIAN_ROOT, help="folder of the Fashion-MNIST files")
@@ -213,12 +222,16 @@ def main(arguments: Sequence[str] | None = None) -> list[Run]:
     told.output.mkdir(parents=True, exist_ok=True)
     print(f"{protocol}; torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.processor()}")
     limit = 1.0 if told.steps_per_epoch is None else told.steps_per_epoch
-    runs = []
+    table = told.output / "exploration.csv"
+    runs = read_csv(table)
     for seed in told.seeds:
         for method in told.methods:
-            runs.append(train(method, seed, protocol, told.root, told.evaluate_on, limit))
-            print(runs[-1], flush=True)
-    write_csv(runs, told.output / "exploration.csv")
+            if (method, seed) in {(run.method, run.seed) for run in runs}:
+                continue
+            new = train(method, seed, protocol, told.root, told.evaluate_on, limit)
+            print(new, flush=True)
+            runs = sorted([*runs, new], key=lambda run: (run.seed, METHODS.index(run.method)))
+            write_csv(runs, table)
     print(summary(runs))
     return runs
 

@@ -226,10 +226,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Run]:
         for method in METHODS:
             runs.append(study.run(method, told.work))
             print(runs[-1], flush=True)
-    with (told.output / "structures.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Run)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(run) for run in runs)
+            with (told.output / "structures.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, [field.name for field in fields(Run)], lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(asdict(run) for run in runs)
     print(summary(runs))
     return runs
 
