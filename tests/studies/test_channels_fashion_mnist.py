@@ -66,3 +66,13 @@ def test_structures_run_every_method(scripts: Any, tmp_path: Path, capsys: pytes
     macs = [int(found[name]["macs"]) for name in ("abcpruner", "random_structure")]
     assert abs(macs[1] - macs[0]) <= 0.05 * macs[0]
     assert "| HRankPlus | 0.500" in capsys.readouterr().out
+
+
+def test_the_readme_shows_what_the_results_say(scripts: Any) -> None:
+    readme = (FOLDER / "README.md").read_text()
+    run = scripts("run")
+    assert run.summary(run.read_csv(FOLDER / "exploration.csv")) in readme
+    found = rows(FOLDER / "structures.csv")
+    assert len(found) == 15
+    for method in ("hrank", "random", "abcpruner", "random_structure"):
+        assert ", ".join(row["accuracy"] for row in found if row["method"] == method) in readme
