@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sparsetorch.exporter.encode_file import encode
     from sparsetorch.exporter.pipeline import export
     from sparsetorch.exporter.quantize import quantize
+    from sparsetorch.latency.bench import bench
+    from sparsetorch.runtime.verify import verify
     from sparsetorch.sparsify.abcpruner import ABCPruner
     from sparsetorch.sparsify.chex import CHEX
     from sparsetorch.sparsify.distribution import ER, ERK, Uniform
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from sparsetorch.sparsify.schedule import ConstantSparsity, PolynomialDecay, StepList, ThreeStep
     from sparsetorch.structured.compact import compact, make_compact
     from sparsetorch.tflite.storage import Storage
-    from sparsetorch.xnnpack.verdict import Verdict, verify
+    from sparsetorch.xnnpack.verdict import Verdict
 
 _HOME = {
     "SparseTraining": "sparsetorch.callbacks.sparse_training",
@@ -63,11 +65,12 @@ _HOME = {
     "compact": "sparsetorch.structured.compact",
     "make_compact": "sparsetorch.structured.compact",
     "StepList": "sparsetorch.sparsify.schedule",
+    "bench": "sparsetorch.latency.bench",
     "encode": "sparsetorch.exporter.encode_file",
     "export": "sparsetorch.exporter.pipeline",
     "quantize": "sparsetorch.exporter.quantize",
     "Storage": "sparsetorch.tflite.storage",
-    "verify": "sparsetorch.xnnpack.verdict",
+    "verify": "sparsetorch.runtime.verify",
     "Verdict": "sparsetorch.xnnpack.verdict",
 }
 
@@ -105,6 +108,7 @@ __all__ = [
     "Unstructured",
     "Verdict",
     "account",
+    "bench",
     "compact",
     "encode",
     "export",

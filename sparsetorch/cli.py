@@ -24,7 +24,11 @@ COMMANDS = {
     "encode": "leave the zeros of any .tflite's weights out, whoever made it",
     "quantize": "quantize a float .tflite after training, with calibration and accuracy before and after",
     "inspect": "show sparsity, sizes and operators of a .tflite or a checkpoint, layer by layer",
-    "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why",
+    "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why; and look, in real runtimes",
+    "bench": "time .tflite files against each other in real runtimes",
+    "serve": "serve a page on which .tflite files run in a browser, dense and sparse side by side",
+    "report": "write one HTML page about a run or a .tflite: verdict, network, sparsity, sizes, latency, accuracy",
+    "runtime": "install the runtimes that models are proven and timed in, and list what is there",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")
 

@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clusters", metavar="K", type=int, help="most distinct non-zero values of a weight: compresses better"
     )
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="split large fully-connected layers, for one-byte indices: smaller, and a few more operators",
+    )
     parser.add_argument("--no-repair", action="store_true", help="leave the graph as it is")
     parser.add_argument(
         "--target", metavar="T", action="append", help="what the verdict is about (default: arm64 and wasm)"
@@ -47,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         report = encode(
             args.file,
             args.output,
-            storage=Storage(args.values, args.dense_values, args.clusters),
+            storage=Storage(args.values, args.dense_values, args.clusters, args.split),
             repairs=not args.no_repair,
             targets=targets,
             progress=progress,

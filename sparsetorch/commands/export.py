@@ -61,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--clusters", metavar="K", type=int, help="most distinct non-zero values of a weight: compresses better"
     )
     output.add_argument(
+        "--split",
+        action="store_true",
+        default=None,
+        help="split large fully-connected layers, for one-byte indices: smaller, and a few more operators",
+    )
+    output.add_argument(
         "--target",
         metavar="T",
         action="append",
@@ -79,7 +85,7 @@ def _shape(text: str) -> tuple[int, ...]:
 def _chosen(args: argparse.Namespace) -> Preset:
     """The preset, with the flags that were given in its place."""
     preset = Preset() if args.preset is None else load_preset(args.preset)
-    given = {key: getattr(args, key) for key in ("values", "dense_values", "clusters", "dense_twin")}
+    given = {key: getattr(args, key) for key in ("values", "dense_values", "clusters", "split", "dense_twin")}
     given["targets"] = tuple(args.target) if args.target else None
     return dataclasses.replace(preset, **{key: value for key, value in given.items() if value is not None})
 
@@ -129,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
             shape,
             dense_twin=preset.dense_twin,
             sparsity=args.sparsity,
-            storage=Storage(preset.values, preset.dense_values, preset.clusters),
+            storage=Storage(preset.values, preset.dense_values, preset.clusters, preset.split),
             encode=preset.encode,
             targets=preset.targets,
             progress=progress,

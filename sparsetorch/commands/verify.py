@@ -1,18 +1,25 @@
 """Say whether XNNPACK would run a .tflite file on its sparse path, on which targets, and if not, everything that keeps it off.
 
-A static answer from the rules of named XNNPACK revisions: nothing is run. Each reason names the operator, the PyTorch module
-(where the file's tensors are named after modules), what was found, what is required, and a fix. UNSAFE is worse than slow: the
-file would give wrong numbers, or not load, on devices that take the sparse path, while this computer shows right ones.
+A static answer from the rules of named XNNPACK revisions: nothing is run, unless --observe asks for it. Each reason names the
+operator, the PyTorch module (where the file's tensors are named after modules), what was found, what is required, and a fix.
+UNSAFE is worse than slow: the file would give wrong numbers, or not load, on devices that take the sparse path, while this
+computer shows right ones.
+
+--observe runs the file in a real runtime that takes the sparse path, counts the operators that ran, and compares the outputs with
+those of the same weights stored densely. A runtime that is missing is named with the command that installs it.
 
 examples:
   sparsetorch verify model.tflite
   sparsetorch verify model.tflite --target arm64 --target x86
+  sparsetorch verify model.tflite --observe wasm --observe emulated
   sparsetorch verify model.tflite --json - --quiet | jq '.reasons[] | [.module, .rule, .fix]'
 
-exit codes: 0 every asked target is eligible; 1 not a TFLite file, or a damaged one; 2 usage; 3 not eligible, or unsafe
+exit codes: 0 every asked target is eligible, and every observed runtime took the path; 1 not a TFLite file, or a damaged one;
+            2 usage; 3 not eligible, or unsafe; 4 observed otherwise than predicted, or wrong numbers; 5 cannot be observed here
 """
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparsetorch.files import write_json
@@ -34,22 +41,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help=f"where it is to run; may be repeated (default: {' and '.join(DEFAULT_TARGETS)}). {known}",
     )
+    parser.add_argument(
+        "--observe",
+        action="append",
+        metavar="R",
+        default=[],
+        help="run it there and look; may be repeated: host, wasm, emulated, emulated-arm64, android "
+        "(see `sparsetorch runtime list`)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify one file. Returns 0 if every asked target is eligible, else 3.
+    """Verify one file, and observe it where asked; see the module's description for what is returned.
 
     Raises:
         BadInputError: the file cannot be read.
-        UsageError: an unknown target.
+        CannotObserveError: a runtime that was asked for is missing.
+        UsageError: an unknown target or runtime.
     """
     targets = tuple(target.name for target in find_targets(args.target or DEFAULT_TARGETS))
     verdict = verify(args.file, targets)
+    if args.observe:
+        verdict = _observe(verdict, args)
     if args.json:
         write_json(args.json, verdict.to_dict())
     if not args.quiet and args.json != "-":
         _print(verdict)
+    if args.observe:
+        from sparsetorch.runtime.observe import exit_code
+
+        return exit_code(verdict)
     return 0 if verdict.eligible else 3
+
+
+def _observe(verdict: Verdict, args: argparse.Namespace) -> Verdict:
+    from sparsetorch.report.export_table import is_quiet, stages
+    from sparsetorch.runtime.observe import find_runtimes, observe
+
+    find_runtimes(args.observe)
+    with stages(is_quiet(args)) as stage:
+        return replace(verdict, observed=observe(args.file, args.observe, lambda name: stage(f"observing in {name}")))
 
 
 def _print(verdict: Verdict) -> None:
@@ -57,8 +88,6 @@ def _print(verdict: Verdict) -> None:
     from rich.markup import escape
 
     console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = max(console.width, 110)  # a file or a pipe has no width of its own
     if not console.is_terminal:
         console = Console(highlight=False, soft_wrap=True, width=160)  # a pipe or a log has no width to keep
     if verdict.layers:
@@ -76,7 +105,11 @@ def _print(verdict: Verdict) -> None:
             word = "[bold white on red] UNSAFE [/]" if target.unsafe else "[red]not eligible[/]"
             console.print(f"{name}: {word} {escape(target.why_not or '')}")
     _print_reasons(verdict, console)
-    console.print(f"Rules of {verdict.revision}. A prediction; nothing was run.")
+    console.print(f"Rules of {verdict.revision}. A prediction{'.' if verdict.observed else '; nothing was run.'}")
+    if verdict.observed:
+        from sparsetorch.report.observed import print_observed
+
+        print_observed(verdict.observed, console)
 
 
 def _layer_table(verdict: Verdict) -> "Table":

@@ -1,18 +1,17 @@
 """Encode a .tflite file that something else has made: Keras, TFMOT, another converter. Needs neither torch nor TensorFlow."""
 
-import contextlib
 import os
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sparsetorch.errors import BadInputError, SparsetorchError, WrongNumbersError
+from sparsetorch.errors import BadInputError, WrongNumbersError
 from sparsetorch.exporter.interpreter import Array, compare_files, open_file, random_inputs
 from sparsetorch.exporter.outcome import ExportReport, described, encode_safely
 from sparsetorch.exporter.staged import StagedFiles, as_file
 from sparsetorch.files import check_writable
 from sparsetorch.tflite import Model, Storage, decode, load
 from sparsetorch.tflite.passes import repair
+from sparsetorch.tflite.sense import expect_sense
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
 
 _TOLERANCE = 1e-4
@@ -50,7 +49,7 @@ def encode(
     progress("reading")
     before = load(source)
     chosen = Storage() if storage is None else storage
-    with _sense(source):
+    with expect_sense(source):
         plain = decode(before)
         progress("repairs")
         notes = repair(plain) if repairs else ()
@@ -71,19 +70,6 @@ def encode(
     with StagedFiles() as files:
         written = files.write(model, target, chosen, inputs, lambda file: check(file, source, inputs))
     return ExportReport(written, None, encoded, verify(target, targets), notes, refused, came)
-
-
-@contextlib.contextmanager
-def _sense(source: Path) -> Iterator[None]:
-    """A sound flatbuffer may hold a senseless model: options of another operator, operands that are missing."""
-    try:
-        yield
-    except SparsetorchError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error) as error:
-        raise BadInputError(
-            f"{source} contradicts itself ({type(error).__name__}: {error}). Convert it again."
-        ) from error
 
 
 def _check(path: Path, source: Path, inputs: Sequence[Sequence[Array]]) -> list[float]:

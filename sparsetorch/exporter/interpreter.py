@@ -69,16 +69,25 @@ def computed_values(interpreter: Any) -> Iterator[tuple[str, Array]]:
 
 
 def random_inputs(tensors: Sequence[Tensor], count: int = 3) -> list[list[Array]]:
-    """`count` sets of random values for a graph's inputs: two in [0, 1) as images are, then normal ones; integers below 2.
+    """`count` sets of random values for a graph's inputs: two in [0, 1) as images are, then normal ones.
+
+    8-bit integers cover their range, as quantized images do; wider ones are indices, mostly, and stay below 2.
 
     Raises:
-        BadInputError: an input without a numeric type.
+        BadInputError: an input without a numeric type, or without a fixed size.
     """
     random = np.random.default_rng(0)
 
     def draw(tensor: Tensor, normal: bool) -> Array:
         if tensor.dtype is None:
             raise BadInputError(f"input {tensor.name!r} takes {tensor.type_name}, for which no values can be drawn")
+        if any(size < 1 for size in tensor.shape):
+            raise BadInputError(
+                f"input {tensor.name!r} has the shape {list(tensor.shape)}: no fixed size to run it with"
+            )
+        if tensor.dtype.kind in "iu" and tensor.dtype.itemsize == 1:
+            limits = np.iinfo(tensor.dtype)
+            return random.integers(limits.min, limits.max, tensor.shape, tensor.dtype, endpoint=True)
         if tensor.dtype.kind != "f":
             return random.integers(0, 2, tensor.shape).astype(tensor.dtype)
         return (random.normal(size=tensor.shape) if normal else random.random(tensor.shape)).astype(tensor.dtype)

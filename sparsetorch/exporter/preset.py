@@ -23,6 +23,8 @@ class Preset:
     """The same for weights that stay dense; None: as `values`."""
     clusters: int | None = None
     """Most distinct non-zero values of a weight; None: as many as there are."""
+    split: bool = False
+    """Large fully-connected layers in parts whose indices fit into a byte."""
     encode: bool = True
     """Leave zeros out, where that is safe."""
     dense_twin: bool = False
@@ -56,6 +58,7 @@ def load_preset(path: Path) -> Preset:
     choices: dict[str, tuple[Any, ...]] = {
         "values": VALUES,
         "dense_values": (None, *VALUES),
+        "split": (True, False),
         "encode": (True, False),
         "dense_twin": (True, False),
         "quantize": (None, "full-int8", "dynamic-int8"),

@@ -1,15 +1,14 @@
 """The contents of a .tflite file as plain values. Needs neither torch nor TensorFlow."""
 
 import gzip
-import struct
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sparsetorch.errors import BadInputError
 from sparsetorch.tflite import Model, Tensor, load
 from sparsetorch.tflite.model import element_count
+from sparsetorch.tflite.sense import expect_sense
 from sparsetorch.xnnpack.layers import layers, unpack_sources, weight_of
 
 
@@ -20,14 +19,8 @@ def file_contents(path: Path) -> dict[str, Any]:
         BadInputError: no sound .tflite file.
     """
     model = load(path)
-    try:
+    with expect_sense(path):
         found = _layers(model)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
-        if isinstance(error, BadInputError):
-            raise
-        raise BadInputError(
-            f"{path} contradicts itself ({type(error).__name__}: {error}). Convert it again."
-        ) from error
     content = path.read_bytes()
     return {
         "file": str(path),

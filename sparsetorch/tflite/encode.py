@@ -25,6 +25,7 @@ from sparsetorch.tflite.cluster import cluster
 from sparsetorch.tflite.layouts import encode_smallest
 from sparsetorch.tflite.model import Graph, Model, Operator, Tensor
 from sparsetorch.tflite.sparse import densify, packed_size
+from sparsetorch.tflite.split import split_fully_connected
 from sparsetorch.tflite.storage import Storage, Stored, store
 
 Array = npt.NDArray[Any]
@@ -90,6 +91,8 @@ def encode(
     chosen = Storage() if storage is None else storage
     report: list[EncodedTensor] = []
     for graph in model.graphs:
+        if chosen.split and should_encode is None:
+            split_fully_connected(graph)
         seen: set[Tensor] = set()
         makers = {output: operator for operator in graph.operators for output in operator.outputs}
         for operator in list(graph.operators):

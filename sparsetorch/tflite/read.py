@@ -3,6 +3,7 @@
 Whatever the bytes are, the answer is a `Model` or one `BadInputError`: the file may be empty, text, truncated or damaged.
 """
 
+import math
 import mmap
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from sparsetorch.tflite.model import Bytes, Graph, Model, Operator, Signature, T
 
 _IDENTIFIER = b"TFL3"
 _AGAIN = "Copy or convert the model again."
+_MOST_ELEMENTS = 2**31 - 1
+"""In a tensor; TFLite counts them in 32 bits."""
 
 
 def load(path: str | Path) -> Model:
@@ -33,13 +36,13 @@ def load(path: str | Path) -> Model:
         raise BadInputError(f"{path} is a directory; a .tflite file is needed.")
     try:
         with path.open("rb") as file:
-            if path.stat().st_size == 0:
-                raise BadInputError(f"{path} is empty; a TFLite model is needed. {_AGAIN}")
+            if path.stat().st_size == 0:  # cannot be mapped
+                return from_bytes(b"", source=str(path))
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (FileNotFoundError, NotADirectoryError):
         raise BadInputError(f"{path} does not exist; give the path of a .tflite file.") from None
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}.") from None
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror or error}.") from None
     return from_bytes(view, source=str(path))
 
 
@@ -54,6 +57,8 @@ def from_bytes(data: bytes | bytearray | memoryview, source: str = "the model") 
         BadInputError: not a sound TFLite model.
     """
     view = memoryview(data).cast("B")
+    if not view:
+        raise BadInputError(f"{source} is empty; a TFLite model is needed. {_AGAIN}")
     if bytes(view[4:8]) != _IDENTIFIER:
         start = bytes(view[:8])
         raise BadInputError(
@@ -126,7 +131,10 @@ class _Reader:
         name = _text(raw.name) or ""
         shape = tuple(int(size) for size in _indices(raw.shape))
         if any(size < 0 for size in shape):
-            self.bad(f"tensor {name!r} has the shape {list(shape)}")
+            more = ", ..." if len(shape) > 8 else ""
+            self.bad(f"tensor {name!r} has the shape [{', '.join(map(str, shape[:8]))}{more}]")
+        if math.prod(shape) > _MOST_ELEMENTS:
+            self.bad(f"tensor {name!r} claims more than {_MOST_ELEMENTS:,} elements")
         data = self.pick(self.buffers, raw.buffer, "buffer")
         tensor = Tensor(name, shape, raw.type, data, raw.quantization, raw.sparsity, raw)
         if data is not None and data.size == 0 and tensor.dense_bytes != 0:

@@ -34,6 +34,8 @@ class Storage:
     """Of the weights that stay dense; None: the same. Biases are float32, beside float16 weights float16."""
     clusters: int | None = None
     """Most distinct non-zero values of a weight (see `cluster`), for a smaller compressed file; None: as many as there are."""
+    split: bool = False
+    """Large fully-connected layers in parts whose indices fit into a byte (see `split_fully_connected`)."""
 
     def __post_init__(self) -> None:
         if self.clusters is not None and (isinstance(self.clusters, bool) or self.clusters < 2):

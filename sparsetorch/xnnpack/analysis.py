@@ -132,12 +132,12 @@ _UNPACKED_INTEGERS = Failure(
 
 def analyse(graph: Graph, revision: Revision) -> Analysis:
     """Partition a graph, lay out its values, and look for what would go wrong."""
-    found = plan(graph)
+    found = plan(graph, revision)
     parts = []
     for partition in found.partitions:
         lowered = build(partition, found, revision)
         layouts = decide(lowered, revision)
-        parts.append(Part(lowered, layouts, unsafe_nodes(lowered, layouts)))
+        parts.append(Part(lowered, layouts, unsafe_nodes(lowered, layouts, revision)))
     return Analysis(graph, found, tuple(parts))
 
 

@@ -76,7 +76,7 @@ class _Rewrite:
         self.producer = {output: index for index, node in enumerate(self.nodes) for output in node.outputs}
         self.readers: dict[Value, int] = {}
         for node in self.nodes:
-            for value in set(node.inputs):
+            for value in node.inputs if revision.counts_operands else set(node.inputs):
                 self.readers[value] = self.readers.get(value, 0) + 1
         for value in self.producer:
             self.readers[value] = self.readers.get(value, 0) + value.external_output
@@ -181,7 +181,7 @@ def decide(graph: Subgraph, revision: Revision) -> Layouts:
     return layouts
 
 
-def unsafe_nodes(graph: Subgraph, layouts: Layouts) -> dict[Node, Failure]:
+def unsafe_nodes(graph: Subgraph, layouts: Layouts, revision: Revision) -> dict[Node, Failure]:
     """Nodes that would read numbers in one order and take them for another.
 
     Channels first to channels last is right in a mean over H and W and in DEPTH_TO_SPACE, which have kernels for it, in
@@ -195,13 +195,13 @@ def unsafe_nodes(graph: Subgraph, layouts: Layouts) -> dict[Node, Failure]:
         writes = any(value in layouts.nchw for value in node.outputs)
         if len(reads) > 1:
             found[node] = _garbage(node, "reads one operand channels first and another channels last")
-        elif reads == {True} and not writes and not _may_leave(node):
+        elif reads == {True} and not writes and not _may_leave(node, graph, revision):
             found[node] = _garbage(node, "reads channels first, writes channels last, and has no kernel for that")
         elif reads == {False} and writes and not (node.kind is Kind.CONVOLUTION and not node.is_pointwise):
             found[node] = _garbage(node, "reads channels last, writes channels first, and has no kernel for that")
-        elif node.kind is Kind.REDUCTION and reads == {True} and sorted(node.axes) != [1, 2]:
+        elif node.kind is Kind.REDUCTION and reads == {True} and not _keeps_order(node):
             found[node] = _garbage(node, f"reduces axes {list(node.axes)} of a channels-first value")
-        elif node.kind is Kind.REDUCTION and reads == {True} and len(node.outputs[0].shape) == 4:
+        elif node.kind is Kind.REDUCTION and reads == {True} and _has_wrong_shape(node, revision):
             for reader in graph.consumers(node.outputs[0]):
                 if not _takes_kept_mean(reader, writes):
                     found[reader] = _garbage(
@@ -217,13 +217,38 @@ def unsafe_nodes(graph: Subgraph, layouts: Layouts) -> dict[Node, Failure]:
     return found
 
 
-def _may_leave(node: Node) -> bool:
+def _may_leave(node: Node, graph: Subgraph, revision: Revision) -> bool:
     if node.kind in (Kind.REDUCTION, Kind.DEPTH_TO_SPACE):
         return True
+    if node.is_pointwise and not node.inputs[0].has_extent:
+        made = (maker for maker in graph.nodes if node.inputs[0] in maker.outputs)
+        if any(maker.kind is Kind.REDUCTION and not _has_wrong_shape(maker, revision) for maker in made):
+            return True
     if node.kind is Kind.FULLY_CONNECTED:
         return len(node.inputs[0].shape) != 4  # 4-D is 1x1 convolutions, and layers that keep the dimensions
     elementwise = node.kind in (Kind.UNARY, Kind.BINARY)
     return elementwise and not any(value.has_extent for value in [*node.inputs, *node.outputs])
+
+
+def _keeps_order(node: Node) -> bool:
+    """Whether what a reduction leaves of a channels-first value has the right order: no channels, or nothing but channels.
+
+    The mapping to channels first takes H for W and W for H: with the channels and one of them, only squares come out right.
+    XNNPACK 75db3c0 src/subgraph/static-reduce.c; observed in ai-edge-litert 2.3.0 and LiteRT.js 2.5.3 with every set of axes.
+    """
+    height, width = node.inputs[0].shape[1:3]
+    axes = set(node.axes)
+    return {1, 2} <= axes or axes == {3} or (3 in axes and height == width)
+
+
+def _has_wrong_shape(node: Node, revision: Revision) -> bool:
+    """Whether a mean of a channels-first value that keeps H and W gets a shape in the wrong order; see `_takes_kept_mean`.
+
+    By the source's mapping the channels of that shape are H (observed): where there are as many, it is right by chance.
+    """
+    source = node.inputs[0]
+    kept = len(node.outputs[0].shape) == 4
+    return kept and not revision.pools_only and not (sorted(node.axes) == [1, 2] and source.shape[1] == source.shape[3])
 
 
 def _takes_kept_mean(reader: Node, channels_first: bool) -> bool:

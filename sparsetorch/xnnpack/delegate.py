@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from ai_edge_litert import schema_py_generated as schema
 
 from sparsetorch.tflite.model import Operator, Tensor
+from sparsetorch.xnnpack.revisions import Revision
 
 _OP, _TYPE = schema.BuiltinOperator, schema.TensorType
 _FLOATS = frozenset({_TYPE.FLOAT32, _TYPE.FLOAT16})
@@ -90,6 +91,18 @@ def refusal(operator: Operator, static: Collection[Tensor]) -> str | None:
     if operator.code == _OP.CUSTOM and operator.custom_code in _CUSTOM:
         return None
     return "the delegate has no such operator"
+
+
+def older_refusal(operator: Operator, revision: Revision) -> str | None:
+    """Why the delegate of `revision` leaves an operator to TFLite that today's takes, or None."""
+    if operator.code in revision.refused:
+        return "the delegate of that age has no such operator"
+    if revision.pools_only and operator.code == _OP.MEAN:
+        axes = operator.inputs[1]
+        found = () if axes is None or axes.data is None else tuple(axes.stored().ravel().tolist())
+        if found not in ((1, 2), (2, 1), (2,)):
+            return f"a mean over axes {list(found)}; that age takes H and W, or W"
+    return None
 
 
 def _activation(operator: Operator) -> str | None:

@@ -12,7 +12,7 @@ from sparsetorch.xnnpack.weights import count_zeros, kernel_block
 _OP = schema.BuiltinOperator
 _WEIGHTED = frozenset({_OP.CONV_2D, _OP.DEPTHWISE_CONV_2D, _OP.FULLY_CONNECTED})
 _HALF = schema.TensorType.FLOAT16
-_MODULE = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)\.weight")
+_MODULE = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)\.weight(?:/\d+:\d+)?")  # a range of outputs: see tflite.split
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@
    of the other kind, and so on. LiteRT f674577 tflite/graph_info.cc, PartitionGraphIntoIndependentNodeSubsets.
 3. Each delegated epoch is an XNNPACK subgraph of its own, with its own layout decision. Values that another epoch reads are
    its outputs.
-4. A subgraph gets the sparse hint if one of its operators reads a constant that DENSIFY unpacked.
+4. A subgraph gets the sparse hint if one of its operators reads a constant that DENSIFY unpacked. A DEQUANTIZE behind DENSIFY is
+   such an operator, and is dealt into the first epoch wherever its result is needed. LiteRT f674577 xnnpack_delegate.cc,
+   Subgraph::Create.
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.tflite.model import Graph, Operator, Tensor
-from sparsetorch.xnnpack.delegate import refusal
+from sparsetorch.xnnpack.delegate import older_refusal, refusal
+from sparsetorch.xnnpack.revisions import XNNPACK_2026_08, Revision
 
 _OP, _TYPE = schema.BuiltinOperator, schema.TensorType
 _DENSIFIED = frozenset({_TYPE.FLOAT32, _TYPE.FLOAT16, _TYPE.INT8})
@@ -44,8 +47,8 @@ class Plan:
     """Quasi-static tensor -> the constant with the bytes that it is unpacked from."""
 
 
-def plan(graph: Graph) -> Plan:
-    """Partition a graph as TFLite and the XNNPACK delegate do.
+def plan(graph: Graph, revision: Revision = XNNPACK_2026_08) -> Plan:
+    """Partition a graph as TFLite and the XNNPACK delegate of a revision do.
 
     Raises:
         BadInputError: operators that never become ready (a cycle, a tensor written twice or read before it is written).
@@ -58,7 +61,7 @@ def plan(graph: Graph) -> Plan:
     unpacking: set[Operator] = set()
     for operator in graph.operators:
         source = _unpacked(operator, sources)
-        why = None if source is not None else refusal(operator, sources)
+        why = None if source is not None else refusal(operator, sources) or older_refusal(operator, revision)
         if source is not None:
             output = operator.outputs[0]
             sources[output], unpackers[output] = source, operator
@@ -73,9 +76,7 @@ def plan(graph: Graph) -> Plan:
             # TFLite's own kernels need the unpacked constant as well, so what unpacks it stays with them.
             taken -= {unpackers[tensor] for tensor in operator.inputs if tensor in unpackers}
     partitions = tuple(
-        _partition(graph, [operator for operator in epoch if operator not in unpacking], sources, sparse)
-        for kind, epoch in _epochs(graph, taken)
-        if kind
+        _partition(graph, epoch, unpacking, sources, sparse) for kind, epoch in _epochs(graph, taken) if kind
     )
     return Plan(tuple(part for part in partitions if part.operators), refused, sources)
 
@@ -137,8 +138,9 @@ def _epochs(graph: Graph, taken: set[Operator]) -> list[tuple[bool, list[Operato
 
 
 def _partition(
-    graph: Graph, operators: list[Operator], sources: dict[Tensor, Tensor], sparse: set[Tensor]
+    graph: Graph, epoch: list[Operator], unpacking: set[Operator], sources: dict[Tensor, Tensor], sparse: set[Tensor]
 ) -> Partition:
+    operators = [operator for operator in epoch if operator not in unpacking]
     inside = set(operators)
     written = {output for operator in operators for output in operator.outputs}
     read = {tensor for operator in operators for tensor in operator.inputs if tensor is not None}
@@ -147,5 +149,5 @@ def _partition(
         tuple(operators),
         frozenset(tensor for tensor in read - written if tensor.data is None and tensor not in sources),
         frozenset(written & (read_outside | set(graph.outputs))),
-        sparse_hint=not sparse.isdisjoint(read),
+        sparse_hint=any(tensor in sparse for operator in epoch for tensor in operator.inputs),
     )

@@ -31,6 +31,15 @@ class Revision:
     """Whether MAXIMUM and MINIMUM with a scalar constant turn into a clamp, which is unary."""
     squares: bool
     """Whether MUL of a value with itself turns into a square, which is unary."""
+    refused: frozenset[int] = frozenset()
+    """TFLite's operators that today's delegate takes and the one of that age does not."""
+    pools_only: bool = False
+    """Whether a mean is a global average pooling, with H and W (in either order) or W as its axes; other axes are refused, and
+    one over W may not lie in a cluster. Its shape is fixed when the graph is built, and right."""
+    folds_into_arithmetic: bool = False
+    """Whether clamps melt into ADD, SUB, MUL and DIV as well."""
+    counts_operands: bool = False
+    """Whether a node that reads a value twice counts as two of its readers, and so stays compatible."""
 
 
 XNNPACK_2026_08 = Revision(
@@ -77,12 +86,29 @@ XNNPACK_2023_06 = Revision(
     ),
     reductions=frozenset({_OP.MEAN}),
     fully_connected=False,
-    folds_clamps=False,
+    folds_clamps=True,
     scalar_clamps=False,
     squares=False,
+    refused=frozenset(
+        {
+            _OP.COS,
+            _OP.EXP,
+            _OP.GELU,
+            _OP.LOG,
+            _OP.REDUCE_MAX,
+            _OP.REDUCE_MIN,
+            _OP.RSQRT,
+            _OP.SIN,
+            _OP.SUM,
+            _OP.TANH,
+        }
+    ),
+    pools_only=True,
+    counts_operands=True,
+    folds_into_arithmetic=True,
 )
-"""The age of npm's @tensorflow/tfjs-tflite 0.0.1-alpha.10. In no target's list yet: its delegate's table of operators has not
-been compared line by line."""
+"""The age of npm's @tensorflow/tfjs-tflite 0.0.1-alpha.10. In no target's list: nobody ships it. What its delegate takes was
+observed in it, operator by operator (graphs of one; its profiler shows what is left to TFLite), as was what clamps melt into."""
 
 CURRENT = (XNNPACK_2026_08, XNNPACK_2025_10)
 """The revisions that today's runtimes are built from."""

@@ -7,7 +7,8 @@ What changes on the way from TFLite operators to XNNPACK nodes, in this order:
 2. FULLY_CONNECTED without `keep_num_dims` gets a reshape before it, which is a node of its own, and has no static shape. LiteRT
    f674577 tflite/delegates/xnnpack/xnnpack_delegate.cc VisitFullyConnectedNode.
 3. Zero PAD over H and W melts into the convolution behind it, if nothing else reads the padded value and the convolution does
-   not pad by itself with the SAME flag. XNNPACK 75db3c0 src/subgraph.c xnn_subgraph_fusion.
+   not pad by itself with the SAME flag. Since 2025 a plain 1x1 convolution is a fully-connected node by then, and takes none in.
+   XNNPACK 75db3c0 src/subgraph.c xnn_subgraph_fusion, src/subgraph/convolution-2d.c.
 4. Clamps melt into the convolution or pooling before them, and scalar minima and maxima become clamps (newer revisions).
    XNNPACK 75db3c0 src/subgraph.c xnn_subgraph_optimize_common_subgraphs.
 5. Nodes whose results nobody reads are dropped. XNNPACK 75db3c0 src/subgraph.c xnn_subgraph_clean_up.
@@ -159,9 +160,9 @@ def build(partition: Partition, plan: Plan, revision: Revision) -> Subgraph:
             graph.nodes.append(Node(Kind.RESHAPE, operator, [inputs[0]], [flat]))
             inputs[0] = flat
         graph.nodes.append(_node(operator, inputs, outputs, revision))
-    _fuse_pads(graph)
+    _fuse_pads(graph, revision)
     if revision.folds_clamps:
-        _fold_clamps(graph)
+        _fold_clamps(graph, revision)
     _drop_dead(graph)
     return graph
 
@@ -196,7 +197,8 @@ def _node(operator: Operator, inputs: list[Value], outputs: list[Value], revisio
         axes = operator.inputs[1]
         rank = len(inputs[0].shape)
         numbers = () if axes is None or axes.data is None else tuple(int(axis) % max(rank, 1) for axis in axes.stored())
-        kind = Kind.REDUCTION if code in revision.reductions else Kind.OTHER
+        compatible = code in revision.reductions and not (revision.pools_only and len(numbers) == 1)
+        kind = Kind.REDUCTION if compatible else Kind.OTHER
         return Node(kind, operator, inputs, outputs, axes=numbers)
     if code in (_OP.MAXIMUM, _OP.MINIMUM) and revision.scalar_clamps:
         scalars = [value for value in inputs if value.static and element_count(value.shape) == 1]
@@ -238,7 +240,7 @@ def _window(operator: Operator, inputs: list[Value]) -> Window:
     return Window(kernel, stride, dilation, padding, same, groups, weight[3])
 
 
-def _fuse_pads(graph: Subgraph) -> None:
+def _fuse_pads(graph: Subgraph, revision: Revision) -> None:
     for node in list(graph.nodes):
         padding = _spatial_padding(node) if node.kind is Kind.PAD else None
         if padding is None or node.outputs[0].external_output:
@@ -247,9 +249,21 @@ def _fuse_pads(graph: Subgraph) -> None:
         if len(consumers) != 1 or consumers[0].window is None or consumers[0].window.same:
             continue
         window = consumers[0].window
+        if revision.fully_connected and _is_fully_connected(consumers[0], window):
+            continue
         consumers[0].window = replace(window, padding=window.padding + padding)
         consumers[0].inputs[0] = node.inputs[0]
         graph.nodes.remove(node)
+
+
+def _is_fully_connected(node: Node, window: Window) -> bool:
+    """Whether recent revisions define a convolution as a fully-connected node, which takes no padding in.
+
+    XNNPACK 75db3c0 src/subgraph/convolution-2d.c, xnn_define_convolution_2d.
+    """
+    plain = window.kernel == window.stride == (1, 1) and window.padding == Padding() and window.groups == 1
+    channels = node.inputs[0].shape[-1] + node.outputs[0].shape[-1]
+    return node.kind is Kind.CONVOLUTION and plain and channels > 2
 
 
 def _spatial_padding(node: Node) -> Padding | None:
@@ -266,7 +280,10 @@ def _spatial_padding(node: Node) -> Padding | None:
 _CLAMPING = frozenset({Kind.CONVOLUTION, Kind.DEPTHWISE, Kind.FULLY_CONNECTED, Kind.POOLING})
 
 
-def _fold_clamps(graph: Subgraph) -> None:
+_ARITHMETIC = frozenset({_OP.ADD, _OP.SUB, _OP.MUL, _OP.DIV})
+
+
+def _fold_clamps(graph: Subgraph, revision: Revision) -> None:
     producers = {output: node for node in graph.nodes for output in node.outputs}
     for node in list(graph.nodes):
         if not _is_clamp(node):
@@ -274,7 +291,10 @@ def _fold_clamps(graph: Subgraph) -> None:
         source = node.inputs[0]
         producer = producers.get(source)
         readers = len(graph.consumers(source)) + source.external_output
-        if producer is None or readers > 1 or not (producer.kind in _CLAMPING or _is_clamp(producer)):
+        if producer is None or readers > 1:
+            continue
+        arithmetic = revision.folds_into_arithmetic and producer.operator.code in _ARITHMETIC
+        if not (arithmetic or producer.kind in _CLAMPING or _is_clamp(producer)):
             continue
         producer.outputs = [node.outputs[0]]
         producers[node.outputs[0]] = producer

@@ -4,21 +4,23 @@ It is a prediction from the sources of named revisions, not an observation. Wher
 answer is no, and the reason names the revision.
 """
 
-import struct
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sparsetorch.errors import BadInputError
 from sparsetorch.tflite.model import Model
 from sparsetorch.tflite.read import load
+from sparsetorch.tflite.sense import expect_sense
 from sparsetorch.xnnpack.analysis import Analysis, analyse
 from sparsetorch.xnnpack.layers import Layer, layers, weight_of
 from sparsetorch.xnnpack.reasons import Reason, reasons
 from sparsetorch.xnnpack.revisions import CURRENT, Revision
 from sparsetorch.xnnpack.subgraph import Node
 from sparsetorch.xnnpack.targets import DEFAULT_TARGETS, Target, find_targets
+
+if TYPE_CHECKING:
+    from sparsetorch.runtime.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Verdict:
     expected_spmm: int
     """1x1 convolutions that would run as sparse matrix multiplications where the path is on."""
     layers: tuple[Layer, ...]
+    observed: "dict[str, Observation]" = field(default_factory=dict)
+    """Runtime -> what was seen there, where it was asked for."""
 
     @property
     def eligible(self) -> bool:
@@ -82,7 +86,7 @@ class Verdict:
             "reasons": list(fields["reasons"]),
             "expected_spmm": self.expected_spmm,
             "layers": list(fields["layers"]),
-        }
+        } | ({"observed": {name: one.to_dict() for name, one in self.observed.items()}} if self.observed else {})
 
 
 @dataclass(frozen=True)
@@ -117,14 +121,9 @@ def verify(path_or_model: str | Path | Model, targets: Iterable[str] = DEFAULT_T
     model = path_or_model if isinstance(path_or_model, Model) else load(path_or_model)
     file = None if isinstance(path_or_model, Model) else str(path_or_model)
     revisions = tuple(dict.fromkeys(revision for target in chosen for revision in target.revisions)) or CURRENT
-    try:
+    with expect_sense(file or "the model"):
         outcomes = {revision: _outcome(model, revision) for revision in revisions}
         described = layers(model)
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error) as error:
-        # Sound flatbuffer, senseless model: options of another operator, operands that are missing.
-        raise BadInputError(
-            f"{file or 'the model'} contradicts itself ({type(error).__name__}: {error}). Convert it again."
-        ) from error
     found = _merge_reasons(outcomes)
     verdicts = {target.name: _target_verdict(target, model, outcomes, found) for target in chosen}
     found += [

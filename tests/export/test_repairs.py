@@ -10,6 +10,7 @@ from converted import AlreadyConverted
 from graphs import OP, Net
 from torch import nn
 
+import sparsetorch
 from sparsetorch.cli import main
 from sparsetorch.errors import WrongNumbersError
 from sparsetorch.exporter import pipeline
@@ -39,6 +40,8 @@ def test_mobilenet_v3_small_becomes_eligible(tmp_path: Path, capsys: pytest.Capt
     assert made.count("clamps") == 9  # one for each squeeze-excite gate
     assert made.count("hard_swish") == 1  # the classifier's, from two copies of its first layer
     assert "clamps 9x" in capsys.readouterr().out
+    for name, seen in sparsetorch.verify(tmp_path / "m.tflite", observe=["wasm", "emulated"]).observed.items():
+        assert (name, seen.taken, seen.spmm, seen.disagreements) == (name, True, 40, ())
 
 
 class Hat(nn.Module):

@@ -11,10 +11,12 @@ import pytest
 from graphs import OP, VALID, Net, classifier, options
 from tflite_run import outputs, random_inputs
 
-from sparsetorch.tflite import Model, Storage, decode, encode, save
+from sparsetorch.runtime import emulated
+from sparsetorch.runtime.cache import runtimes_folder
+from sparsetorch.tflite import Model, Storage, Tensor, decode, encode, save
 
-NEWER = Path(sys.prefix) / "litert-2.3"
-"""Where `make test` installs it."""
+NEWER = runtimes_folder() / emulated.folder_name()
+"""LiteRT 2.3, which `make test` installs for the emulated runtime."""
 
 _RUN = """
 import json, os, sys
@@ -56,6 +58,12 @@ def every_kind() -> Model:
     return net.model()
 
 
+def wide_tail(net: Net, x: Tensor) -> Tensor:
+    """A classifier with both sides over 256."""
+    weight, chosen = net.weights((600, 300), 0.9, "classes.weight"), options("FullyConnected")
+    return net.add(OP.FULLY_CONNECTED, [net.mean(net.pointwise(x, 300)), weight, net.bias(600)], (1, 600), chosen)
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[float]]]:
     """Name to a file and what it has to give; with a gate and a pruned classifier, so that every kind of layer is there."""
@@ -80,6 +88,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, lis
         inputs = random_inputs(plain)
         np.save(folder / f"kinds-{values}.npy", inputs[0])
         made[f"kinds-{values}"] = (folder / f"kinds-{values}.tflite", outputs(plain, *inputs)[0].ravel().tolist())
+    model = classifier(sparsity=0.9, tail=wide_tail)
+    entries = encode(model, storage=Storage("int8", split=True))
+    assert sum(entry.name.endswith(("/0:200", "/200:400", "/400:600")) for entry in entries) == 3
+    save(model, folder / "split.tflite")
+    plain = decode(model)
+    made["split"] = (folder / "split.tflite", outputs(plain, *random_inputs(plain))[0].ravel().tolist())
     return made
 
 
