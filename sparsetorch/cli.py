@@ -21,6 +21,7 @@ COMMANDS = {
     "predict": "predict with a checkpoint",
     "check": "say before training whether the trained network will take the sparse path, and how large its file will be",
     "export": "convert a checkpoint or a model to a sparse-encoded .tflite, checked against PyTorch",
+    "sensitivity": "measure accuracy against sparsity, layer by layer, and recommend sparsities for a budget",
     "encode": "leave the zeros of any .tflite's weights out, whoever made it",
     "quantize": "quantize a float .tflite after training, with calibration and accuracy before and after",
     "inspect": "show sparsity, sizes and operators of a .tflite or a checkpoint, layer by layer",

@@ -14,7 +14,6 @@ import numpy as np
 
 from sparsetorch.errors import BadInputError
 
-
 _TRUSTED = 2.5
 """Largest ratio of a layer's time per product to the median of all layers."""
 

@@ -37,7 +37,9 @@ def test_lines_by_hand(costs: Path) -> None:
 def test_a_layer_measured_as_free_is_taken_as_its_pixels_suggest() -> None:
     shapes = {name: LayerShape(10, 10, 10, pixels) for name, pixels in (("a", 1), ("b", 2), ("odd", 40))}
     times = tuple(
-        LayerTimes(shape, 1.0, {0.7: 1.0, 0.9: 1.0} if name == "odd" else {0.7: 0.3 * shape.width, 0.9: 0.1 * shape.width})
+        LayerTimes(
+            shape, 1.0, {0.7: 1.0, 0.9: 1.0} if name == "odd" else {0.7: 0.3 * shape.width, 0.9: 0.1 * shape.width}
+        )
         for name, shape in shapes.items()
     )
     table = CostTable("runtime 1", "processor", shapes, times)
