@@ -1,6 +1,6 @@
 """What structured sparsity costs: CHEX's selection on ResNet-50, HRank's scores on ResNet-56, compaction of ResNet-50.
 
-python tests/benchmarks/structured.py [IMAGES [chex|rest]]    prints a JSON object; in a process of its own, for its peak of memory
+python tests/benchmarks/structured.py [IMAGES [chex|rest]]    prints JSON; in a process of its own, for its peak of memory
 """
 
 import json
