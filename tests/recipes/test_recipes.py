@@ -72,6 +72,8 @@ def test_a_recipe_trains_two_steps(recipe: Path, tmp_path: Path, monkeypatch: py
     if "class_path: sparsetorch.ABCPruner" in text:
         words += ["--sparsity.algorithm.init_args.food_sources=2", "--sparsity.algorithm.init_args.cycles=1"]
         words += ["--sparsity.algorithm.init_args.fitness_epochs=1"]
+        if recipe.parent.name == "digits":
+            words += ["--model.init_args.network.init_args.inverted_residual_setting=[[1, 8, 1, 1], [2, 8, 1, 2]]"]
     if recipe.name == "hrank_plus_50.yaml":
         words += ["--sparsity.schedule.init_args.steps=[[2, 0.5]]"]
     if recipe.parent.name == "resnet56_cifar10" and recipe.name == "hrank_50.yaml":

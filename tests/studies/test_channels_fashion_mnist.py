@@ -75,4 +75,4 @@ def test_the_readme_shows_what_the_results_say(scripts: Any) -> None:
     found = rows(FOLDER / "structures.csv")
     assert len(found) == 15
     for method in ("hrank", "random", "abcpruner", "random_structure"):
-        assert ", ".join(row["accuracy"] for row in found if row["method"] == method) in readme
+        assert ", ".join(f"{float(row['accuracy']):.2f}" for row in found if row["method"] == method) in readme
