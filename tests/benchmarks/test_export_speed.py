@@ -77,5 +77,5 @@ def test_an_export_is_twice_as_fast_as_a_stock_conversion_in_less_memory(
     assert (tmp_path / "stock" / "model_float32.tflite").is_file()
     assert (
         stock >= 2 * ours
-    )  # 3.3 to 3.6 on a machine with other work, more on a quiet one: TensorFlow loads beside PyTorch
+    )
     assert ours_memory <= stock_memory
