@@ -7,6 +7,10 @@
 # and, where there is a Python 3.12:
 #
 #   make test-onnx2tf2    the export tests with onnx2tf 2, in .venv-onnx2tf2
+#
+# and, on Debian with qemu-user:
+#
+#   make test-arm64    files on an emulated ARM processor
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -16,16 +20,22 @@ TEST := .venv-test
 PYTHON312 ?= $(shell command -v python3.12)
 ONNX2TF2 := .venv-onnx2tf2
 
-.PHONY: demo test test-onnx2tf2 lint format constraints clean
+.PHONY: demo test test-onnx2tf2 test-arm64 arm64 lint format constraints clean
 
 demo: $(DEMO)/ready
-	$(DEMO)/bin/python recipes/digits/main_job.py
+	SPARSETORCH_RUNTIMES=$(CURDIR)/$(DEMO)/runtimes $(DEMO)/bin/python recipes/digits/main_job.py
 
 test: $(TEST)/ready lint
 	$(TEST)/bin/python -m pytest
 
 test-onnx2tf2: $(TEST)/ready $(ONNX2TF2)/ready
 	SPARSETORCH_ONNX2TF_PYTHON=$(CURDIR)/$(ONNX2TF2)/bin/python $(TEST)/bin/python -m pytest -m onnx2tf2
+
+test-arm64: arm64
+	$(TEST)/bin/python -m pytest -m arm64
+
+arm64: $(TEST)/ready
+	SPARSETORCH_RUNTIMES=$(CURDIR)/$(TEST)/runtimes $(TEST)/bin/sparsetorch runtime install emulated-arm64
 
 lint: $(TEST)/ready
 	$(TEST)/bin/ruff check .
@@ -45,6 +55,8 @@ $(CONSTRAINTS):
 $(DEMO)/ready: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[export,runtime]'
+	SPARSETORCH_RUNTIMES=$(CURDIR)/$(DEMO)/runtimes $(DEMO)/bin/sparsetorch runtime install wasm || \
+	    echo "The demo goes without its last step, running the file in WebAssembly." >&2
 	touch $@
 
 # The runtimes that the tests observe files in lie inside the environment: nothing is downloaded when tests run. `emulated` brings

@@ -21,10 +21,15 @@ COMMANDS = {
     "predict": "predict with a checkpoint",
     "check": "say before training whether the trained network will take the sparse path, and how large its file will be",
     "export": "convert a checkpoint or a model to a sparse-encoded .tflite, checked against PyTorch",
+    "sensitivity": "measure accuracy against sparsity, layer by layer, and recommend sparsities for a budget",
     "encode": "leave the zeros of any .tflite's weights out, whoever made it",
     "quantize": "quantize a float .tflite after training, with calibration and accuracy before and after",
     "inspect": "show sparsity, sizes and operators of a .tflite or a checkpoint, layer by layer",
     "verify": "say whether XNNPACK takes its sparse path for a .tflite, and if not, why; and look, in real runtimes",
+    "bench": "time .tflite files against each other in real runtimes",
+    "serve": "serve a page on which .tflite files run in a browser, dense and sparse side by side",
+    "report": "write one HTML page about a run or a .tflite: verdict, network, sparsity, sizes, latency, accuracy",
+    "costs": "measure what each 1x1 convolution of a network costs, dense and sparse, for the distribution LatencyAware",
     "runtime": "install the runtimes that models are proven and timed in, and list what is there",
 }
 _LIGHTNING = ("fit", "validate", "test", "predict")

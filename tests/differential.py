@@ -8,7 +8,7 @@ from pathlib import Path
 
 from random_sparse import RandomSparseNet
 
-from sparsetorch.runtime import emulated, wasm
+from sparsetorch.runtime import emulated, emulated_arm64, wasm
 from sparsetorch.runtime.comparison import Comparison, compare
 from sparsetorch.runtime.reference import references
 from sparsetorch.runtime.worker import ModelJob, WorkerResult
@@ -30,6 +30,7 @@ ENGINES = (
     Engine("LiteRT.js", wasm.run_litert, XNNPACK_2026_08),
     Engine("emulated", emulated.observe_operators, XNNPACK_2026_08),
 )
+ARM64 = Engine("emulated on ARM", emulated_arm64.observe_operators, XNNPACK_2026_08)
 
 
 @dataclass(frozen=True)

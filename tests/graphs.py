@@ -59,8 +59,9 @@ class Net:
         made.data = np.frombuffer(array.tobytes(), np.uint8)
         return made
 
-    def input(self, size: int, channels: int) -> Tensor:
-        made = self.tensor((1, size, size, channels), name=f"input{len(self.graph.inputs)}")
+    def input(self, size: int, channels: int, width: int | None = None) -> Tensor:
+        """`size` is the height, and the width as well where none is given."""
+        made = self.tensor((1, size, width or size, channels), name=f"input{len(self.graph.inputs)}")
         self.graph.inputs.append(made)
         return made
 
@@ -139,7 +140,7 @@ class Net:
         return self.add(code, [x], x.shape, chosen)
 
     def binary(self, code: int, x: Tensor, y: Tensor) -> Tensor:
-        chosen = options({OP.ADD: "Add", OP.MUL: "Mul", OP.SUB: "Sub"}.get(code, "MaximumMinimum"))
+        chosen = options({OP.ADD: "Add", OP.MUL: "Mul", OP.SUB: "Sub", OP.DIV: "Div"}.get(code, "MaximumMinimum"))
         return self.add(code, [x, y], np.broadcast_shapes(x.shape, y.shape), chosen)
 
     def mean(self, x: Tensor, keep: bool = False, axes: Sequence[int] = (1, 2), code: int = OP.MEAN) -> Tensor:

@@ -47,19 +47,21 @@ class RandomSparseNet:
 
     def stem(self) -> Tensor:
         size = int(self.random.integers(12, 25))
-        width = int(self.random.choice([8, 12, 16]))
+        width = size if self.random.random() < 0.7 else int(self.random.integers(12, 25))
+        channels = int(self.random.choice([8, 12, 16]))
+        net = self.net
         if not self.odd() or self.random.random() < 0.5:
-            return self.net.stem(self.net.input(size, 3), width)
+            return net.stem(net.input(size, 3, width), channels)
         form = self.random.integers(5)
         if form == 0:
-            return self.net.stem(self.net.input(size, 3), width, same=True)
+            return net.stem(net.input(size, 3, width), channels, same=True)
         if form == 1:
-            return self.net.conv(self.net.input(size, 3), width, 3, 1, SAME, activation=3)
+            return net.conv(net.input(size, 3, width), channels, 3, 1, SAME, activation=3)
         if form == 2:
-            return self.net.conv(self.net.pad(self.net.input(size, 4)), width, 3, 2, VALID)
+            return net.conv(net.pad(net.input(size, 4, width)), channels, 3, 2, VALID)
         if form == 3:
-            return self.net.conv(self.net.pad(self.net.input(size, 3), 3), width, 7, 2, VALID)
-        return self.net.pointwise(self.net.input(size, 8), width)
+            return net.conv(net.pad(net.input(size, 3, width), 3), channels, 7, 2, VALID)
+        return net.pointwise(net.input(size, 8, width), channels)
 
     def width(self) -> int:
         return int(self.random.choice([8, 16, 24, 32]))
@@ -70,7 +72,7 @@ class RandomSparseNet:
         unary = (OP.RELU, OP.RELU6, OP.RELU_N1_TO_1, OP.HARD_SWISH, OP.LOGISTIC, OP.ABS, OP.NEG, OP.SQUARE, OP.ELU, OP.ROUND,
                  OP.FLOOR, OP.CEIL)  # fmt: skip
         return [
-            lambda x: net.block(x, self.width(), int(self.random.integers(1, 3)) if x.shape[1] > 4 else 1),
+            lambda x: net.block(x, self.width(), int(self.random.integers(1, 3)) if min(x.shape[1:3]) > 4 else 1),
             lambda x: net.block(x, x.shape[3]),
             lambda x: net.block(x, self.width(), kernel=5),
             lambda x: net.block(x, self.width(), gate="conv"),
@@ -94,8 +96,8 @@ class RandomSparseNet:
             lambda x: net.conv(net.pad(x), self.width(), 3, 1, VALID),
             lambda x: net.conv(x, self.width(), 1, 2, sparsity=self.sparsity),
             lambda x: net.conv(x, x.shape[3], 1, sparsity=self.sparsity, groups=2),
-            lambda x: net.pool(OP.MAX_POOL_2D, x, 2) if x.shape[1] > 1 else x,
-            lambda x: net.pool(OP.AVERAGE_POOL_2D, x, 2) if x.shape[1] > 1 else x,
+            lambda x: net.pool(OP.MAX_POOL_2D, x, 2) if min(x.shape[1:3]) > 1 else x,
+            lambda x: net.pool(OP.AVERAGE_POOL_2D, x, 2) if min(x.shape[1:3]) > 1 else x,
             lambda x: net.squeeze_excite(x, "hard"),
             lambda x: net.squeeze_excite(x, "dense"),
             lambda x: net.block(x, x.shape[3], gate="hard"),
@@ -110,12 +112,29 @@ class RandomSparseNet:
             lambda x: net.binary(OP.SUB, net.pointwise(x, x.shape[3]), x),
             lambda x: net.binary(OP.MAXIMUM, net.pointwise(x, x.shape[3]), constant(x, ())),
             lambda x: net.binary(OP.MUL, x, net.mean(x, keep=True)),
-            lambda x: net.reshape(net.reshape(x, (1, int(np.prod(x.shape)))), x.shape),
+            lambda x: net.reshape(self.flat(x), x.shape),
             lambda x: net.pad(x, 1),
+            lambda x: net.pointwise(net.pad(x, 1), self.width()),
+            lambda x: net.binary(OP.PRELU, x, constant(x, (1, 1, x.shape[3]))),
+            lambda x: net.binary(OP.MINIMUM, net.pointwise(x, x.shape[3]), constant(x, (1,))),
+            lambda x: net.binary(OP.DIV, net.pointwise(x, x.shape[3]), constant(x, ())),
+            lambda x: net.dense(x, self.width(), keep=True),
+            lambda x: net.binary(OP.MUL, x, net.mean(x, keep=True, axes=(3,))),
+            lambda x: net.depth_to_space(net.pointwise(x, 16)) if x.shape[1] < 9 else x,
+            lambda x: self.second_input(x),
             lambda x: self.leak(x),
             lambda x: self.concatenate(x),
             lambda x: self.swap(x),
         ]
+
+    def flat(self, x: Tensor) -> Tensor:
+        return self.net.reshape(x, (1, int(np.prod(x.shape))))
+
+    def second_input(self, x: Tensor) -> Tensor:
+        """Add a second picture of the same size, as it comes."""
+        made = self.net.tensor(x.shape, name="second")
+        self.net.graph.inputs.append(made)
+        return self.net.binary(OP.ADD, x, made)
 
     def leak(self, x: Tensor) -> Tensor:
         """Return a value from the middle of the network as well."""
@@ -148,7 +167,7 @@ class RandomSparseNet:
         net = self.net
         return [
             lambda x: x,
-            lambda x: net.dense(net.reshape(x, (1, x.shape[1] * x.shape[2] * x.shape[3])), 5),
+            lambda x: net.dense(self.flat(x), 5),
             lambda x: net.reshape(net.pointwise(net.mean(x, keep=True), 10), (1, 10)),
             lambda x: net.pointwise(net.mean(x, keep=True), 10),
             lambda x: net.unary(OP.LOGISTIC, net.mean(x, keep=True)),
@@ -158,9 +177,13 @@ class RandomSparseNet:
             lambda x: net.mean(x, code=OP.REDUCE_MAX),
             lambda x: net.mean(x, axes=(3,)),
             lambda x: net.mean(x, axes=(1,)),
+            lambda x: net.mean(x, axes=(2,), keep=True),
+            lambda x: net.mean(x, axes=(2, 3)),
+            lambda x: net.mean(x, axes=(1, 2, 3)),
+            lambda x: net.mean(x, axes=(3,), keep=True),
             lambda x: net.conv(net.pad(net.depth_to_space(net.pointwise(x, 16))), 6, 3, 1, VALID),
             lambda x: net.pointwise(net.depth_to_space(net.pointwise(x, 16)), 8),
             lambda x: net.resize(net.pointwise(x, 8)),
-            lambda x: net.dense(net.reshape(net.pool(OP.AVERAGE_POOL_2D, x, x.shape[1]), (1, x.shape[3])), 10),
+            lambda x: net.dense(self.flat(net.pool(OP.AVERAGE_POOL_2D, x, min(x.shape[1:3]))), 10),
             lambda x: net.unary(OP.SOFTMAX, net.reshape(net.mean(x), (1, x.shape[3])), options("Softmax", beta=1.0)),
         ]

@@ -2,8 +2,9 @@
 
     python recipes/digits/main_job.py [FOLDER]
 
-Every step is an ordinary `sparsetorch` command, shown as it runs, in a process of its own. Exit code 0 if the sparse
-network is eligible for arm64 and wasm.
+Every step is an ordinary `sparsetorch` command, shown as it runs, in a process of its own. The file is run in WebAssembly where
+that runtime is installed (`sparsetorch runtime install wasm`). Exit code 0 if the sparse network is eligible for arm64 and wasm,
+and took the sparse path there.
 """
 
 import json
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparsetorch.files import first_free, write_json
+from sparsetorch.runtime.catalogue import ENTRIES, state
 
 RECIPES = Path(os.path.relpath(Path(__file__).parent))
 TARGETS = ("arm64", "wasm")
@@ -56,8 +58,20 @@ def main(folder: Path) -> int:
     baseline = sparsetorch("export", *words, result=folder / "baseline.export.json")
     words = ("--checkpoint", sparse["checkpoint"], "-o", model, "--dense-twin")
     exported = sparsetorch("export", *words, result=folder / "export.json")
-    targets = [word for target in TARGETS for word in ("--target", target)]
-    verdict = sparsetorch("verify", model, *targets, result=folder / "verify.json", allowed=(0, 3))
+    words = tuple(word for target in TARGETS for word in ("--target", target))
+    wasm = state(ENTRIES["wasm"])
+    words += ("--observe", "wasm") if wasm.ready else ()
+    verdict = sparsetorch("verify", model, *words, result=folder / "verify.json", allowed=(0, 3))
+    results = ["--results", folder / "verify.json", "--results", folder / "rigl_90.test.json"]
+    latency = []
+    if wasm.ready:
+        words = (model, "--runtime", "wasm", "--plot", folder / "latency.svg")
+        measured = sparsetorch("bench", *words, result=folder / "bench.json")
+        latency = measured["runtimes"]["wasm"]["rows"]
+        results += ["--results", folder / "bench.json"]
+    page = folder / "report.html"
+    words = (folder / "rigl_90", "--model", model, *results, "-o", page, "--quiet")
+    sparsetorch("report", *words, result=folder / "report.json")
 
     summary = {
         "test_accuracy": {"dense": dense_accuracy, "sparse": sparse_accuracy},
@@ -66,6 +80,10 @@ def main(folder: Path) -> int:
         "sizes": {"dense": baseline["sizes"]["model"], **exported["sizes"]},
         "targets": verdict["targets"],
         "expected_spmm": verdict["expected_spmm"],
+        "observed": verdict.get("observed", {}),
+        "not_observed": wasm.missing,
+        "latency": latency,
+        "report": str(page),
         "seconds": round(time.monotonic() - started, 1),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
         "files": {"dense": baseline["files"]["model"], **exported["files"]},
@@ -105,9 +123,21 @@ def show(summary: dict[str, Any], folder: Path) -> None:
     for name, target in summary["targets"].items():
         spmm = f"eligible for XNNPACK's sparse path, {summary['expected_spmm']} sparse matrix products expected"
         console.print(f"{name}: {spmm if target['eligible'] else 'not eligible: ' + str(target['why_not'])}")
+    for name, seen in summary["observed"].items():
+        console.print(
+            f"{name}: observed in {seen['version']}: {seen['spmm']} sparse matrix products of {seen['expected']['spmm']}, "
+            f"largest relative error {seen['max_rel_error']:.0e}"
+        )
+    for row in summary["latency"]:
+        console.print(
+            f"wasm: {row['label']}: median {row['ms']['median']:.3f} ms. {row['in_words']}".rstrip(". ") + "."
+        )
+    if summary["not_observed"]:
+        console.print(f"Not observed: {summary['not_observed']}")
     console.print(
         f"{summary['seconds']:.0f} s, at most {summary['peak_mib']:,} MiB in one process. All files: {folder}"
     )
+    console.print(f"A page to look at: {summary['report']}")
 
 
 if __name__ == "__main__":

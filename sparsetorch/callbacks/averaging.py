@@ -9,9 +9,9 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import WeightAveraging
 
+from sparsetorch.callbacks.channels import AnySparsifier
 from sparsetorch.errors import BadInputError
 from sparsetorch.masking import masks
-from sparsetorch.masking.sparsifier import Sparsifier
 
 
 def check_order(trainer: pl.Trainer, sparse_training: pl.Callback) -> None:
@@ -30,7 +30,7 @@ def check_order(trainer: pl.Trainer, sparse_training: pl.Callback) -> None:
             )
 
 
-def mask_averages(trainer: pl.Trainer, sparsifier: Sparsifier) -> None:
+def mask_averages(trainer: pl.Trainer, sparsifier: AnySparsifier) -> None:
     """Give every averaged copy of the network the network's current masks."""
     for callback in _callbacks(trainer):
         average = getattr(callback, "_average_model", None) if isinstance(callback, WeightAveraging) else None

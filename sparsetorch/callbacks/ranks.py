@@ -6,18 +6,18 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from sparsetorch.callbacks.channels import AnySparsifier
 from sparsetorch.errors import WrongNumbersError
 from sparsetorch.masking import masks
-from sparsetorch.masking.sparsifier import Sparsifier
 
 
-def mask_digests(sparsifier: Sparsifier) -> torch.Tensor:
+def mask_digests(sparsifier: AnySparsifier) -> torch.Tensor:
     """A 32-bit checksum of every layer's mask, int64, in the order of the layers."""
     packed = (np.packbits(masks.mask_of(layer).cpu().numpy()) for layer in sparsifier.layers.values())
     return torch.tensor([zlib.crc32(bits.tobytes()) for bits in packed], dtype=torch.int64)
 
 
-def check_ranks_agree(trainer: pl.Trainer, sparsifier: Sparsifier, step: int) -> None:
+def check_ranks_agree(trainer: pl.Trainer, sparsifier: AnySparsifier, step: int) -> None:
     """Compare the masks of all ranks; nothing to do with one.
 
     Raises:

@@ -9,17 +9,21 @@ from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 from torch.optim import Optimizer
 
 from sparsetorch.callbacks.averaging import check_order, mask_averages
+from sparsetorch.callbacks.channel_search import search_structure
+from sparsetorch.callbacks.channels import AnySparsifier, in_steps, make_sparsifier
 from sparsetorch.callbacks.input_shape import input_shape_of
 from sparsetorch.callbacks.ranks import check_ranks_agree
 from sparsetorch.callbacks.resume import ResumePoint
 from sparsetorch.errors import BadInputError, NotEligibleError
-from sparsetorch.masking.sparsifier import Sparsifier, Update
+from sparsetorch.masking.sparsifier import Update
+from sparsetorch.sparsify.abcpruner import ABCPruner
 from sparsetorch.sparsify.algorithm import Algorithm
 from sparsetorch.sparsify.distribution import Distribution, Uniform
 from sparsetorch.sparsify.pattern import Block, Pattern, Unstructured
 from sparsetorch.sparsify.plan import Plan, make_plan
 from sparsetorch.sparsify.policy import AllWeights, Policy
 from sparsetorch.sparsify.schedule import Schedule
+from sparsetorch.structured.channel_sparsifier import ChannelSparsifier
 from sparsetorch.structured.rearrange import rearrange_filters
 
 _ALL_WEIGHTS, _UNIFORM, _UNSTRUCTURED = AllWeights(), Uniform(), Unstructured()
@@ -52,11 +56,11 @@ class SparseTraining(pl.Callback):
         """Configure; nothing is touched before `setup`.
 
         Args:
-            algorithm: which entries: Magnitude, RigL, SET, SNFS, Static.
-            schedule: when and how sparse: PolynomialDecay, ConstantSparsity, StepList, ThreeStep.
+            algorithm: which entries: Magnitude, RigL, SET, SNFS, Static; or which channels: CHEX, HRank, ABCPruner.
+            schedule: when and how sparse: PolynomialDecay, ConstantSparsity, StepList, ThreeStep, InEpochs around them.
             policy: which layers: AllWeights, Conv1x1, ByName, and compositions of them.
             distribution: how much of each layer: Uniform, ERK, ER, Global, PerLayer.
-            pattern: in which shape: Unstructured, Block, NM.
+            pattern: in which shape: Unstructured, Block, NM, Channel.
             seed: of the first masks and of random growth; the same on every rank.
         """
         self.algorithm = algorithm
@@ -65,7 +69,7 @@ class SparseTraining(pl.Callback):
         self.distribution = distribution
         self.pattern = pattern
         self.seed = seed
-        self.sparsifier: Sparsifier | None = None
+        self.sparsifier: AnySparsifier | None = None
         self.plan: Plan | None = None
         """What will happen when; there from the start of `fit` on."""
         self.last_update: Update | None = None
@@ -81,13 +85,14 @@ class SparseTraining(pl.Callback):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Attach the masks, so that a masked checkpoint finds its keys and the optimizer its parameters."""
         check_order(trainer, self)
-        self.sparsifier = Sparsifier(
+        self.sparsifier = make_sparsifier(
+            trainer,
             pl_module,
-            algorithm=self.algorithm,
+            self.algorithm,
+            self.pattern,
             schedule=self.schedule,
             policy=self.policy,
             distribution=self.distribution,
-            pattern=self.pattern,
             seed=self.seed,
         )
 
@@ -95,12 +100,14 @@ class SparseTraining(pl.Callback):
         """Check the plan against the length of the training, then start; a resumed run keeps the masks it restored."""
         sparsifier = self._ready()
         self._resume.before_data(trainer)
-        total = trainer.estimated_stepping_batches
-        self.plan = make_plan(self.schedule, self.algorithm, math.inf if total == -1 else total)
+        total = math.inf if trainer.estimated_stepping_batches == -1 else trainer.estimated_stepping_batches
+        self.plan = make_plan(in_steps(self.schedule, trainer, total), self.algorithm, total)
         sparsifier.schedule = self.plan.schedule
         sparsifier.load_state_dict(self._restored)
         self.step = int(self._restored.get("step", 0))
         if not self._restored:
+            if isinstance(self.algorithm, ABCPruner) and isinstance(sparsifier, ChannelSparsifier):
+                search_structure(trainer, pl_module, sparsifier)
             if isinstance(self.pattern, Block) and self.pattern.rearrange:
                 rearrange_filters(pl_module, input_shape_of(trainer, pl_module), self.policy)
             sparsifier.start()
@@ -150,7 +157,7 @@ class SparseTraining(pl.Callback):
         if update is not None or self.step == 1:
             self._log(trainer, pl_module, sparsifier)
 
-    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, sparsifier: Sparsifier) -> None:
+    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, sparsifier: AnySparsifier) -> None:
         """The total into the progress bar and the loggers, each layer into the loggers."""
         pl_module.log("sparsity", sparsifier.sparsity, prog_bar=True, logger=False, on_step=True, on_epoch=False)
         metrics = {"sparsity": sparsifier.sparsity}
@@ -205,7 +212,7 @@ class SparseTraining(pl.Callback):
         self._restored = dict(state_dict)
         self._resume.load_state_dict(state_dict.get("resume", {}))
 
-    def _ready(self) -> Sparsifier:
+    def _ready(self) -> AnySparsifier:
         if self.sparsifier is None:
             raise BadInputError("SparseTraining: setup has not run; add the callback to the Trainer before fit")
         return self.sparsifier

@@ -18,11 +18,12 @@ import pytorch_lightning as pl
 from lightning_utilities.core.rank_zero import rank_zero_warn
 from torch import Tensor
 
+from sparsetorch.callbacks.channels import AnySparsifier
 from sparsetorch.callbacks.sparse_training import SparseTraining
 from sparsetorch.errors import BadInputError
 from sparsetorch.files import write_atomically
 from sparsetorch.masking import mask_of
-from sparsetorch.masking.sparsifier import LayerUpdate, Sparsifier, Update
+from sparsetorch.masking.sparsifier import LayerUpdate, Update
 from sparsetorch.report.sparsity_history import QUANTITIES, SparsityHistory
 from sparsetorch.report.sparsity_plots import write_plots
 
@@ -110,7 +111,7 @@ class SparsityMonitor(pl.Callback):
         self.history.load_state_dict(state_dict["history"])
         self._ever_active = dict(state_dict["ever_active"])
 
-    def _sparsifier(self) -> Sparsifier | None:
+    def _sparsifier(self) -> AnySparsifier | None:
         return None if self._training is None else self._training.sparsifier
 
     def _log(self, trainer: pl.Trainer) -> None:
@@ -131,7 +132,7 @@ class SparsityMonitor(pl.Callback):
             self._ever_active[name] |= mask_of(layer)
         self._pending.append(self._add(sparsifier, update.step, update.layers))
 
-    def _add(self, sparsifier: Sparsifier, step: int, updates: Mapping[str, LayerUpdate]) -> dict[str, float]:
+    def _add(self, sparsifier: AnySparsifier, step: int, updates: Mapping[str, LayerUpdate]) -> dict[str, float]:
         """A point of the history, and the same as metrics."""
         rows, sums = [], _Counts()
         for name, layer in sparsifier.layers.items():

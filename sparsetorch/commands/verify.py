@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="R",
         default=[],
-        help="run it there and look; may be repeated: host, wasm, emulated, android (see `sparsetorch runtime list`)",
+        help="run it there and look; may be repeated: host, wasm, emulated, emulated-arm64, android "
+        "(see `sparsetorch runtime list`)",
     )
 
 

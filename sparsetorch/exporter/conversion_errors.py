@@ -3,10 +3,13 @@
 import ast
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import onnx
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    import onnx
 
 _NO_ONNX_FORM = re.compile(r"No ONNX function found for <OpOverload\(op='([\w.]+)'")
 _BY_VALUE = re.compile(r'File "([^"]+)", line (\d+), in \w+\s+([^\n]+)')
@@ -76,6 +79,8 @@ def conversion_failure(output: str, source: Path | None = None) -> str:
         return (
             "onnx2tf is not installed; needed for export: pip install 'sparsetorch[export]', in one call with the rest"
         )
+    import onnx  # there since the graph was made with it
+
     told = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
     said = (told or lines or ["it ended without a word"])[-1][:500]
     nodes = [] if source is None else list(onnx.load(source, load_external_data=False).graph.node)
@@ -89,7 +94,7 @@ def conversion_failure(output: str, source: Path | None = None) -> str:
     return f"TFLite has no form, or the converter knows none, of {failed[0].op_type} {_in_layers(layers)} ({said}). {_ADVICE}."
 
 
-def _layer(node: onnx.NodeProto) -> str:
+def _layer(node: "onnx.NodeProto") -> str:
     """The module path that torch.onnx.export left in a node; empty for what the network's own forward calls."""
     for entry in node.metadata_props:
         if entry.key == "pkg.torch.onnx.name_scopes":

@@ -1,5 +1,6 @@
 """Image classification: any network, optimizer and schedule from YAML."""
 
+import pickle
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy
 
 from sparsetorch.callbacks.sparse_training import SparseTraining
-from sparsetorch.masking import masked_layers, plain_state_dict
+from sparsetorch.errors import BadInputError
+from sparsetorch.masking import load_state_dict, masked_layers, plain_state_dict
 
 _DEFAULT_OPTIMIZER = partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)
 
@@ -29,6 +31,7 @@ class ImageClassifier(pl.LightningModule):
         lr_interval: str = "epoch",
         label_smoothing: float = 0.0,
         sparsity: SparseTraining | None = None,
+        weights: str | None = None,
     ) -> None:
         """Configure.
 
@@ -40,6 +43,7 @@ class ImageClassifier(pl.LightningModule):
             lr_interval: what a step of the schedule is, `epoch` or `step`.
             label_smoothing: share of the target spread over all classes, in [0, 1).
             sparsity: trains sparse, in plain Python; recipes use their own `sparsity:` section instead.
+            weights: checkpoint that a training starts from, of the same network; read when `fit` begins and at no other time.
         """
         super().__init__()
         self.network = network
@@ -48,6 +52,7 @@ class ImageClassifier(pl.LightningModule):
         self.lr_interval = lr_interval
         self.label_smoothing = label_smoothing
         self.sparsity = sparsity
+        self.weights = weights
         self.train_acc = MulticlassAccuracy(num_classes, average="micro")
         self.val_acc = MulticlassAccuracy(num_classes, average="micro")
         self.test_acc = MulticlassAccuracy(num_classes, average="micro")
@@ -56,6 +61,22 @@ class ImageClassifier(pl.LightningModule):
         """Logits (N, num_classes) of images (N, C, H, W)."""
         logits: Tensor = self.network(image)
         return logits
+
+    def setup(self, stage: str) -> None:
+        """Start from `weights`, where there are any; a run that is resumed is restored after this.
+
+        Raises:
+            BadInputError: a file that is missing or does not fit.
+        """
+        if stage != "fit" or self.weights is None:
+            return
+        try:
+            content = torch.load(self.weights, map_location="cpu", weights_only=True)
+        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+            raise BadInputError(f"weights: {self.weights} cannot be read ({error}); needed a checkpoint") from error
+        state = content.get("state_dict", content)
+        own = {key: value for key, value in self.state_dict().items() if "_acc." in key}  # metrics of other classes
+        load_state_dict(self, {**own, **{key: value for key, value in state.items() if "_acc." not in key}})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Load a masked checkpoint without masks too: to test, predict or go on dense."""

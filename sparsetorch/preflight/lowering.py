@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import numpy_helper, shape_inference
-from onnx.reference import ReferenceEvaluator
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.preflight import elementwise, layers, pooling, shapes
@@ -24,12 +21,8 @@ from sparsetorch.tflite.passes.links import TYPE
 LOWERINGS: Mapping[str, Lowering] = {
     **layers.LOWERINGS, **elementwise.LOWERINGS, **pooling.LOWERINGS, **shapes.LOWERINGS,
 }  # fmt: skip
-_KINDS = {
-    onnx.TensorProto.FLOAT: TYPE.FLOAT32,
-    onnx.TensorProto.INT64: TYPE.INT32,
-    onnx.TensorProto.INT32: TYPE.INT32,
-    onnx.TensorProto.BOOL: TYPE.BOOL,
-}
+# Of onnx.TensorProto: FLOAT, INT64, INT32, BOOL. The package belongs to the export extra and is imported where it is needed.
+_KINDS = {1: TYPE.FLOAT32, 7: TYPE.INT32, 6: TYPE.INT32, 9: TYPE.BOOL}
 
 
 def lower(path: Path) -> tuple[Model, tuple[str, ...]]:
@@ -44,6 +37,9 @@ def lower(path: Path) -> tuple[Model, tuple[str, ...]]:
     Raises:
         BadInputError: a shape in it is not fixed.
     """
+    import onnx
+    from onnx import numpy_helper, shape_inference
+
     content = shape_inference.infer_shapes(onnx.load(str(path)))
     graph, to = content.graph, Builder()
     to.constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
@@ -89,6 +85,8 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _node(raw: Any) -> Node:
+    import onnx
+
     attributes = {one.name: onnx.helper.get_attribute_value(one) for one in raw.attribute}
     plain = {key: value.decode() if isinstance(value, bytes) else value for key, value in attributes.items()}
     return Node(raw.op_type, tuple(raw.input), tuple(raw.output), plain)
@@ -96,6 +94,8 @@ def _node(raw: Any) -> Node:
 
 def _evaluated(raw: Any, constants: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of a node whose operands are all constant."""
+    from onnx.reference import ReferenceEvaluator
+
     feeds = {name: constants[name] for name in raw.input if name}
     results = ReferenceEvaluator(raw).run(None, feeds)
     return {name: np.asarray(value) for name, value in zip(raw.output, results, strict=True) if name}

@@ -15,7 +15,9 @@ An adapter is a module with functions over any number of models; the interface i
 | `host` | `run_plain` | outputs by LiteRT's own kernels, without XNNPACK: the reference |
 | `wasm` | `run_litert` | outputs, latency: LiteRT.js under Node, today's XNNPACK |
 | `wasm` | `observe_operators` | operator names, outputs: tfjs-tflite under Node, XNNPACK of 2023 |
+| `chromium` | `run_litert` | outputs, latency: LiteRT.js in a page of headless Chromium, today's XNNPACK |
 | `emulated` | `observe_operators` | operator names, outputs: LiteRT 2.3 on an emulated processor, today's XNNPACK |
+| `emulated_arm64` | `observe_operators` | the same with the NEON kernels of phones |
 | `android` | `observe_operators` | operator names, latency: benchmark_model on a phone |
 
 `reference.references` and `model_io.read_outputs`, `relative_error` compare outputs; `prediction.predict` and

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from sparsetorch.errors import CannotObserveError
-from sparsetorch.runtime import android, chromium, emulated, host, wasm
+from sparsetorch.runtime import android, chromium, emulated, emulated_arm64, host, wasm
 from sparsetorch.runtime.node import find_node
 
 
@@ -69,6 +69,12 @@ ENTRIES = {
             "operators and numbers of today's XNNPACK on an emulated x86 processor without AVX; no latency",
             emulated.parts,
             emulated.install_library,
+        ),
+        Entry(
+            "emulated-arm64",
+            "the same on an emulated 64-bit ARM processor: the NEON kernels of phones",
+            emulated_arm64.parts,
+            emulated_arm64.install_system,
         ),
         Entry("android", "operators, numbers and latency on a phone over adb", android.parts),
     )

@@ -7,6 +7,7 @@ WebAssembly packages (`wasm`), and decides on the version that it downloads.
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, CannotObserveError
@@ -14,12 +15,28 @@ from sparsetorch.runtime import wasm
 from sparsetorch.runtime.cache import install, installed
 from sparsetorch.runtime.node import find_node
 from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
+from sparsetorch.runtime.worker import ModelJob, Timing, WorkerResult, run_worker
 
 VARIABLE = "SPARSETORCH_CHROMIUM"
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _BROWSER = "chromium-headless-shell"
 _EXECUTABLES = ("chrome-headless-shell", "headless_shell")
 _INSTALL_LIMIT = 900.0
+
+
+def run_litert(
+    jobs: Sequence[ModelJob],
+    folder: Path,
+    timing: Timing | None = None,
+    progress: Callable[[int], None] = lambda rounds: None,
+) -> WorkerResult:
+    """Outputs, and with `timing` the latencies, of all models in LiteRT.js in a page of headless Chromium.
+
+    Raises:
+        CannotObserveError: no browser, no WebAssembly packages, or no Node.js; or it does not start.
+    """
+    words = [find_node().path, wasm.SCRIPTS / "litert_chromium.mjs", wasm.packages(), find_chromium()]
+    return run_worker(words, jobs, folder, timing, progress=progress)
 
 
 def find_chromium() -> Path:

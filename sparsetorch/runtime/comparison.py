@@ -12,6 +12,9 @@ from sparsetorch.xnnpack.revisions import Revision
 
 FLOAT_TOLERANCE = 1e-4
 """Largest relative error of right numbers: sums in another order cost 1e-7 to 1e-6, a wrong layout 1e-2 and more."""
+_NOISE_FACTOR, _MOST_NOISE = 4, 5e-3
+"""Of a network that is sensitive to the order of its sums four times that is right (`Reference.noise`), up to half of what the
+mildest wrong layout costs."""
 INTEGER_TOLERANCE = 0.1
 """The same where integers are computed with: runtimes round differently, by a step or two in each layer."""
 
@@ -80,9 +83,13 @@ def compare(
         result.operators or {},
         None if result.operators is None else count_operators(result.operators),
         None if result.failure is not None else _error(job, reference, result),
-        INTEGER_TOLERANCE if computes_in_integers(job.model) else FLOAT_TOLERANCE,
+        INTEGER_TOLERANCE if computes_in_integers(job.model) else _float_tolerance(reference),
         result.failure,
     )
+
+
+def _float_tolerance(reference: Reference) -> float:
+    return max(FLOAT_TOLERANCE, min(_NOISE_FACTOR * reference.noise, _MOST_NOISE))
 
 
 def _error(job: ModelJob, reference: Reference, result: ModelResult) -> float:

@@ -20,9 +20,10 @@ LITERT = "2.3.0"
 PROCESSOR = "Nehalem"
 """The last Intel generation without AVX."""
 QEMU = "qemu-x86_64"
-_LIBRARY = Path("ai_edge_litert") / "libLiteRt.so"
+LIBRARY = Path("ai_edge_litert") / "libLiteRt.so"
+WORKER = Path(__file__).with_name("profile_worker.py")
 _INSTALL_LIMIT = 600.0
-_MODEL_LIMIT = 600.0
+MODEL_LIMIT = 600.0
 
 
 def folder_name() -> str:
@@ -39,20 +40,26 @@ def install_library() -> tuple[Path, bool]:
     """
     _find_qemu()
 
-    def fill(folder: Path) -> None:
-        words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        try:
-            output([*words, "--target", str(folder), f"ai-edge-litert=={LITERT}"], limit=_INSTALL_LIMIT)
-        except (ProcessFailedError, ProcessTimeoutError) as error:
-            said = error.errors.splitlines() if isinstance(error, ProcessFailedError) else []
-            told = next((line for line in said if line.startswith("ERROR")), said[-1] if said else str(error))
-            raise BadInputError(
-                f"pip could not install ai-edge-litert {LITERT}: {told}. It needs the network once."
-            ) from error
-        if not (folder / _LIBRARY).is_file():
-            raise BadInputError(f"ai-edge-litert {LITERT} holds no {_LIBRARY} for this platform.")
+    return install(folder_name(), install_litert)
 
-    return install(folder_name(), fill)
+
+def install_litert(folder: Path, *options: str) -> None:
+    """Let pip unpack the wheel of ai-edge-litert into a folder; `options` choose one of another platform.
+
+    Raises:
+        BadInputError: pip failed, with what it said.
+    """
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *options]
+    try:
+        output([*words, "--target", str(folder), f"ai-edge-litert=={LITERT}"], limit=_INSTALL_LIMIT)
+    except (ProcessFailedError, ProcessTimeoutError) as error:
+        said = error.errors.splitlines() if isinstance(error, ProcessFailedError) else []
+        told = next((line for line in said if line.startswith("ERROR")), said[-1] if said else str(error))
+        raise BadInputError(
+            f"pip could not install ai-edge-litert {LITERT}: {told}. It needs the network once."
+        ) from error
+    if not (folder / LIBRARY).is_file():
+        raise BadInputError(f"ai-edge-litert {LITERT} holds no {LIBRARY} for this platform.")
 
 
 def observe_operators(jobs: Sequence[ModelJob], folder: Path) -> WorkerResult:
@@ -62,11 +69,10 @@ def observe_operators(jobs: Sequence[ModelJob], folder: Path) -> WorkerResult:
         CannotObserveError: not installed, or it does not start.
     """
     qemu, library = _find_qemu(), _library()
-    worker = Path(__file__).with_name("profile_worker.py")
     # The interpreter itself, not a virtual environment's link to it: qemu starts the file that it is given.
-    words: list[str | Path] = [qemu, "-cpu", PROCESSOR, os.path.realpath(sys.executable), "-I", "-S", worker]
+    words: list[str | Path] = [qemu, "-cpu", PROCESSOR, os.path.realpath(sys.executable), "-I", "-S", WORKER]
     extra = {"library": str(library), "versions": parts()}
-    return run_worker(words, jobs, folder, extra=extra, limit=_MODEL_LIMIT)
+    return run_worker(words, jobs, folder, extra=extra, limit=MODEL_LIMIT)
 
 
 def parts() -> dict[str, str]:
@@ -77,7 +83,7 @@ def parts() -> dict[str, str]:
     """
     qemu = _find_qemu()
     _library()
-    return {"ai-edge-litert": LITERT, QEMU: f"{_version(qemu)} -cpu {PROCESSOR}"}
+    return {"ai-edge-litert": LITERT, QEMU: f"{qemu_version(qemu)} -cpu {PROCESSOR}"}
 
 
 def _library() -> Path:
@@ -86,7 +92,7 @@ def _library() -> Path:
         raise CannotObserveError(
             "the emulated runtime is not installed; `sparsetorch runtime install emulated` does it (once, 30 MB from PyPI)"
         )
-    return root / _LIBRARY
+    return root / LIBRARY
 
 
 def _find_qemu() -> str:
@@ -95,15 +101,25 @@ def _find_qemu() -> str:
             f"the emulated runtime runs this computer's Python as an older x86-64 processor; this is {sys.platform} on "
             f"{platform.machine()}. Use --observe wasm."
         )
-    qemu = shutil.which(QEMU)
-    if qemu is None:
+    return find_program(QEMU)
+
+
+def find_program(qemu: str) -> str:
+    """The path of an emulator.
+
+    Raises:
+        CannotObserveError: it is not installed.
+    """
+    found = shutil.which(qemu)
+    if found is None:
         raise CannotObserveError(
-            f"{QEMU} is not installed; on Debian and Ubuntu: apt-get install qemu-user. Or use --observe wasm."
+            f"{qemu} is not installed; on Debian and Ubuntu: apt-get install qemu-user. Or use --observe wasm."
         )
-    return qemu
+    return found
 
 
-def _version(qemu: str) -> str:
+def qemu_version(qemu: str) -> str:
+    """The emulator's version, such as `7.2.22`."""
     try:
         return output([qemu, "--version"], limit=20).split("version ")[1].split()[0].rstrip(",")
     except (IndexError, ProcessFailedError, ProcessTimeoutError):

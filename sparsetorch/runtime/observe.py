@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, UsageError
-from sparsetorch.runtime import android, emulated, host, wasm
+from sparsetorch.runtime import android, emulated, emulated_arm64, host, wasm
 from sparsetorch.runtime.comparison import Comparison, compare
 from sparsetorch.runtime.observation import Observation
 from sparsetorch.runtime.prediction import encoded_pointwise, predict
@@ -44,6 +44,10 @@ def _emulated(job: ModelJob, folder: Path) -> list[Run]:
     return [Run("LiteRT emulated", emulated.observe_operators([job], folder), XNNPACK_2026_08)]
 
 
+def _emulated_arm64(job: ModelJob, folder: Path) -> list[Run]:
+    return [Run("LiteRT emulated on ARM", emulated_arm64.observe_operators([job], folder), XNNPACK_2026_08)]
+
+
 def _android(job: ModelJob, folder: Path) -> list[Run]:
     return [Run("benchmark_model", android.observe_operators([job], folder), XNNPACK_2026_08)]
 
@@ -52,6 +56,7 @@ _RUNTIMES: dict[str, Callable[[ModelJob, Path], list[Run]]] = {
     "host": _host,
     "wasm": _wasm,
     "emulated": _emulated,
+    "emulated-arm64": _emulated_arm64,
     "android": _android,
 }
 RUNTIMES = tuple(_RUNTIMES)

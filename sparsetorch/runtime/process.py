@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 _GRACE = 2.0
 """Seconds between asking a process group to end and ending it."""
@@ -37,7 +38,7 @@ def describe_exit(code: int) -> str:
 
 @contextlib.contextmanager
 def _running(
-    words: Sequence[str], errors: int, environment: dict[str, str] | None
+    words: Sequence[str], errors: int, environment: dict[str, str] | None, folder: Path | None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own, the whole of which is gone when the block is left, however it is left."""
     process = subprocess.Popen(
@@ -46,6 +47,7 @@ def _running(
         stdout=subprocess.PIPE,
         stderr=errors,
         env=None if environment is None else {**os.environ, **environment},
+        cwd=folder,
         start_new_session=True,
     )
     try:
@@ -62,7 +64,12 @@ def _running(
 
 
 def lines(
-    words: Sequence[str], *, silence: float, total: float, environment: dict[str, str] | None = None
+    words: Sequence[str],
+    *,
+    silence: float,
+    total: float,
+    environment: dict[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Iterator[str]:
     """The lines that a process writes to its standard output, as they come.
 
@@ -71,11 +78,12 @@ def lines(
         silence: seconds without a line after which it is given up.
         total: seconds after which it is given up, whatever it says.
         environment: variables to add.
+        folder: where to run it; None: here.
 
     Raises:
         ProcessTimeoutError, ProcessFailedError: after the lines that came before.
     """
-    with tempfile.TemporaryFile() as errors, _running(words, errors.fileno(), environment) as process:
+    with tempfile.TemporaryFile() as errors, _running(words, errors.fileno(), environment, folder) as process:
         assert process.stdout is not None
         end, rest = time.monotonic() + total, b""
         with selectors.DefaultSelector() as selector:
@@ -102,10 +110,12 @@ def lines(
             raise ProcessFailedError(code, errors.read().decode("utf-8", "replace"))
 
 
-def output(words: Sequence[str], *, limit: float, environment: dict[str, str] | None = None) -> str:
+def output(
+    words: Sequence[str], *, limit: float, environment: dict[str, str] | None = None, folder: Path | None = None
+) -> str:
     """All that a process writes to its standard output.
 
     Raises:
         ProcessTimeoutError, ProcessFailedError.
     """
-    return "\n".join(lines(words, silence=limit, total=limit, environment=environment))
+    return "\n".join(lines(words, silence=limit, total=limit, environment=environment, folder=folder))

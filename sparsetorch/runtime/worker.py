@@ -135,6 +135,11 @@ def run_worker(
             if ending:  # it crashed while it was timing: no model is to blame for certain
                 raise CannotObserveError(f"the runtime stopped while it was timing: {ending}")
             break
+        if left[0] != waiting[0] and not timing.runs:
+            waiting = (
+                left  # what a model before it left behind may be to blame: once more, first in a process of its own
+            )
+            continue
         result.models[left[0]].failure = ending or "the runtime stopped without a word"
         waiting = left[1:]
         if timing.runs:

@@ -162,3 +162,23 @@ class NM(Pattern):
 
     def _kept(self, sparsity: float) -> int:
         return number_kept(self.m, sparsity)
+
+
+@dataclass(frozen=True)
+class Channel(Pattern):
+    """Whole output channels, pruned together with everything coupled to them (`sparsetorch.structured`).
+
+    Goes with `CHEX` and `Magnitude`. A schedule's sparsity is then the share of channels, not of weights: half of the channels
+    leave about a quarter of the weights. As a pattern of one layer alone, a unit is a row of its weight.
+    """
+
+    input_shape: Sequence[int] | None = None
+    """Of one input, without the batch, to find what is coupled; None: that of `example_input_array` or of the training data."""
+
+    def pool(self, score: Tensor) -> Tensor:
+        """The sum over each row."""
+        return score.reshape(len(score), -1).sum(dim=1)
+
+    def spread(self, units: Tensor, like: Tensor) -> Tensor:
+        """Every entry of a row as its unit."""
+        return units.reshape(-1, *[1] * (like.ndim - 1)).expand(like.shape).clone()

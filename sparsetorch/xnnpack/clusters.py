@@ -13,7 +13,6 @@ come out wrong on devices do so because of exactly these gaps. In the source's o
 6. every value that a surviving node reads becomes NCHW.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sparsetorch.tflite.model import Tensor
@@ -200,7 +199,7 @@ def unsafe_nodes(graph: Subgraph, layouts: Layouts, revision: Revision) -> dict[
             found[node] = _garbage(node, "reads channels first, writes channels last, and has no kernel for that")
         elif reads == {False} and writes and not (node.kind is Kind.CONVOLUTION and not node.is_pointwise):
             found[node] = _garbage(node, "reads channels last, writes channels first, and has no kernel for that")
-        elif node.kind is Kind.REDUCTION and reads == {True} and not _keeps_order(node.axes):
+        elif node.kind is Kind.REDUCTION and reads == {True} and not _keeps_order(node):
             found[node] = _garbage(node, f"reduces axes {list(node.axes)} of a channels-first value")
         elif node.kind is Kind.REDUCTION and reads == {True} and _has_wrong_shape(node, revision):
             for reader in graph.consumers(node.outputs[0]):
@@ -231,13 +230,15 @@ def _may_leave(node: Node, graph: Subgraph, revision: Revision) -> bool:
     return elementwise and not any(value.has_extent for value in [*node.inputs, *node.outputs])
 
 
-def _keeps_order(axes: Iterable[int]) -> bool:
-    """Whether what a reduction leaves has the same order in both layouts: no channels, or nothing but channels.
+def _keeps_order(node: Node) -> bool:
+    """Whether what a reduction leaves of a channels-first value has the right order: no channels, or nothing but channels.
 
-    XNNPACK 75db3c0 src/subgraph/static-reduce.c maps the axes to channels first; observed in ai-edge-litert 2.3.0 and LiteRT.js
-    2.5.3 with every set of axes.
+    The mapping to channels first takes H for W and W for H: with the channels and one of them, only squares come out right.
+    XNNPACK 75db3c0 src/subgraph/static-reduce.c; observed in ai-edge-litert 2.3.0 and LiteRT.js 2.5.3 with every set of axes.
     """
-    return 3 in axes or {1, 2} <= set(axes)
+    height, width = node.inputs[0].shape[1:3]
+    axes = set(node.axes)
+    return {1, 2} <= axes or axes == {3} or (3 in axes and height == width)
 
 
 def _has_wrong_shape(node: Node, revision: Revision) -> bool:

@@ -17,7 +17,7 @@ UNSUPPORTED_FIXES = {
     _OP.FULLY_CONNECTED: "use a 1x1 convolution inside a block; behind the global pool a linear layer is right",
     _OP.TRANSPOSE: "export channels-last without transposes; a channel shuffle breaks the sparse path",
     _OP.PRELU: "use LeakyReLU, ReLU or Hardswish",
-    _OP.PAD: "pad H and W only, directly before one convolution that does not pad by itself",
+    _OP.PAD: "pad H and W only, directly before one 3x3 or 5x5 convolution that does not pad by itself; a 1x1 takes no padding",
     _OP.RESIZE_NEAREST_NEIGHBOR: "use bilinear resize, or depth-to-space (PixelShuffle)",
     _OP.TRANSPOSE_CONV: "use depth-to-space (PixelShuffle), or bilinear resize and a convolution",
     _OP.SOFTMAX: "compute it behind the exit",

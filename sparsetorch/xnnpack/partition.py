@@ -6,7 +6,9 @@
    of the other kind, and so on. LiteRT f674577 tflite/graph_info.cc, PartitionGraphIntoIndependentNodeSubsets.
 3. Each delegated epoch is an XNNPACK subgraph of its own, with its own layout decision. Values that another epoch reads are
    its outputs.
-4. A subgraph gets the sparse hint if one of its operators reads a constant that DENSIFY unpacked.
+4. A subgraph gets the sparse hint if one of its operators reads a constant that DENSIFY unpacked. A DEQUANTIZE behind DENSIFY is
+   such an operator, and is dealt into the first epoch wherever its result is needed. LiteRT f674577 xnnpack_delegate.cc,
+   Subgraph::Create.
 """
 
 from dataclasses import dataclass
@@ -74,9 +76,7 @@ def plan(graph: Graph, revision: Revision = XNNPACK_2026_08) -> Plan:
             # TFLite's own kernels need the unpacked constant as well, so what unpacks it stays with them.
             taken -= {unpackers[tensor] for tensor in operator.inputs if tensor in unpackers}
     partitions = tuple(
-        _partition(graph, [operator for operator in epoch if operator not in unpacking], sources, sparse)
-        for kind, epoch in _epochs(graph, taken)
-        if kind
+        _partition(graph, epoch, unpacking, sources, sparse) for kind, epoch in _epochs(graph, taken) if kind
     )
     return Plan(tuple(part for part in partitions if part.operators), refused, sources)
 
@@ -138,8 +138,9 @@ def _epochs(graph: Graph, taken: set[Operator]) -> list[tuple[bool, list[Operato
 
 
 def _partition(
-    graph: Graph, operators: list[Operator], sources: dict[Tensor, Tensor], sparse: set[Tensor]
+    graph: Graph, epoch: list[Operator], unpacking: set[Operator], sources: dict[Tensor, Tensor], sparse: set[Tensor]
 ) -> Partition:
+    operators = [operator for operator in epoch if operator not in unpacking]
     inside = set(operators)
     written = {output for operator in operators for output in operator.outputs}
     read = {tensor for operator in operators for tensor in operator.inputs if tensor is not None}
@@ -148,5 +149,5 @@ def _partition(
         tuple(operators),
         frozenset(tensor for tensor in read - written if tensor.data is None and tensor not in sources),
         frozenset(written & (read_outside | set(graph.outputs))),
-        sparse_hint=not sparse.isdisjoint(read),
+        sparse_hint=any(tensor in sparse for operator in epoch for tensor in operator.inputs),
     )

@@ -36,6 +36,8 @@ class Revision:
     pools_only: bool = False
     """Whether a mean is a global average pooling, with H and W (in either order) or W as its axes; other axes are refused, and
     one over W may not lie in a cluster. Its shape is fixed when the graph is built, and right."""
+    folds_into_arithmetic: bool = False
+    """Whether clamps melt into ADD, SUB, MUL and DIV as well."""
     counts_operands: bool = False
     """Whether a node that reads a value twice counts as two of its readers, and so stays compatible."""
 
@@ -84,7 +86,7 @@ XNNPACK_2023_06 = Revision(
     ),
     reductions=frozenset({_OP.MEAN}),
     fully_connected=False,
-    folds_clamps=False,
+    folds_clamps=True,
     scalar_clamps=False,
     squares=False,
     refused=frozenset(
@@ -103,9 +105,10 @@ XNNPACK_2023_06 = Revision(
     ),
     pools_only=True,
     counts_operands=True,
+    folds_into_arithmetic=True,
 )
 """The age of npm's @tensorflow/tfjs-tflite 0.0.1-alpha.10. In no target's list: nobody ships it. What its delegate takes was
-observed in it, operator by operator (graphs of one operator; its profiler shows what is left to TFLite)."""
+observed in it, operator by operator (graphs of one; its profiler shows what is left to TFLite), as was what clamps melt into."""
 
 CURRENT = (XNNPACK_2026_08, XNNPACK_2025_10)
 """The revisions that today's runtimes are built from."""

@@ -50,9 +50,10 @@ def compute_is_float(node: Node) -> Failure | None:
     names = sorted({value.tensor.type_name for value in values})
     return Failure(
         "integer-compute",
-        f"{', '.join(names)} values",
+        f"{', '.join(names)} values: integer compute, which has no sparse path",
         "float32 or float16 activations, weights and bias",
-        "export with float compute; weights may be stored as int8 behind DENSIFY and DEQUANTIZE (--values int8)",
+        "export with float compute: weights stored as float16 (--values float16), or as int8 behind DENSIFY and DEQUANTIZE "
+        "(--values int8)",
     )
 
 

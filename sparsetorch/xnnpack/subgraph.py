@@ -162,7 +162,7 @@ def build(partition: Partition, plan: Plan, revision: Revision) -> Subgraph:
         graph.nodes.append(_node(operator, inputs, outputs, revision))
     _fuse_pads(graph, revision)
     if revision.folds_clamps:
-        _fold_clamps(graph)
+        _fold_clamps(graph, revision)
     _drop_dead(graph)
     return graph
 
@@ -280,7 +280,10 @@ def _spatial_padding(node: Node) -> Padding | None:
 _CLAMPING = frozenset({Kind.CONVOLUTION, Kind.DEPTHWISE, Kind.FULLY_CONNECTED, Kind.POOLING})
 
 
-def _fold_clamps(graph: Subgraph) -> None:
+_ARITHMETIC = frozenset({_OP.ADD, _OP.SUB, _OP.MUL, _OP.DIV})
+
+
+def _fold_clamps(graph: Subgraph, revision: Revision) -> None:
     producers = {output: node for node in graph.nodes for output in node.outputs}
     for node in list(graph.nodes):
         if not _is_clamp(node):
@@ -288,7 +291,10 @@ def _fold_clamps(graph: Subgraph) -> None:
         source = node.inputs[0]
         producer = producers.get(source)
         readers = len(graph.consumers(source)) + source.external_output
-        if producer is None or readers > 1 or not (producer.kind in _CLAMPING or _is_clamp(producer)):
+        if producer is None or readers > 1:
+            continue
+        arithmetic = revision.folds_into_arithmetic and producer.operator.code in _ARITHMETIC
+        if not (arithmetic or producer.kind in _CLAMPING or _is_clamp(producer)):
             continue
         producer.outputs = [node.outputs[0]]
         producers[node.outputs[0]] = producer

@@ -175,6 +175,8 @@ def test_an_interrupted_export_leaves_nothing(sent: signal.Signals, code: int, t
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background job ignores ctrl-C, and what it starts inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not list(temporary.glob("sparsetorch-*/0.onnx")):

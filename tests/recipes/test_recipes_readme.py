@@ -51,9 +51,11 @@ def test_every_class_is_in_the_table_with_its_fields(name: str) -> None:
 
 
 def test_the_yaml_example_is_a_sparsity_section() -> None:
-    (example,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    example, rounds = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     section = yaml.safe_load(example)["sparsity"]
     assert list(section) == ["algorithm", "schedule", "policy", "distribution", "pattern", "seed"]
     for key in list(section)[:5]:
         made = getattr(sparsetorch, section[key]["class_path"].removeprefix("sparsetorch."))
         made(**section[key].get("init_args", {}))
+    options = yaml.safe_load(rounds)["sparsity"]["init_args"]
+    sparsetorch.IterativePruning(**options | {"algorithm": sparsetorch.Magnitude()})

@@ -125,7 +125,7 @@ def test_one_message(
     assert "Traceback" not in captured.err
 
 
-@pytest.mark.parametrize("runtime", ["wasm", "emulated"])
+@pytest.mark.parametrize("runtime", ["wasm", "emulated", "emulated-arm64"])
 def test_not_installed_is_exit_5_with_the_command(
     files: dict[str, Path],
     runtime: str,

@@ -31,7 +31,7 @@ def test_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARSETORCH_RUNTIMES", str(tmp_path / "none"))
     found = listed(tmp_path)
-    for name in ("wasm", "emulated"):
+    for name in ("wasm", "emulated", "emulated-arm64"):
         assert not found[name]["ready"]
         assert f"`sparsetorch runtime install {name}`" in str(found[name]["missing"])
     assert not (tmp_path / "none").exists()  # looking installs nothing

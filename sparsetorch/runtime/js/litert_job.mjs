@@ -69,7 +69,8 @@ export async function runJob(litert, job, host) {
   for (let i = 0; i < job.warmup; i++) for (const entry of loaded) await once(entry);
   for (let round = 0; round < job.runs; round++) {
     const ms = {};
-    for (const entry of loaded) {
+    for (let turn = 0; turn < loaded.length; turn++) {
+      const entry = loaded[(round + turn) % loaded.length]; // another one begins each round: what comes before costs, too
       const began = performance.now();
       await once(entry);
       ms[entry.index] = performance.now() - began;

@@ -19,7 +19,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, Subset
 from training import Noisy, Plain, Validated, data, loader, trainer, weights
 
-from sparsetorch import ERK, SET, ConstantSparsity, Magnitude, PolynomialDecay, RigL, SparseTraining, Uniform
+from sparsetorch import CHEX, ERK, SET, ConstantSparsity, Magnitude, PolynomialDecay, RigL, SparseTraining, Uniform
 from sparsetorch.callbacks.ranks import mask_digests
 
 BATCH, STEPS = 16, 10
@@ -31,6 +31,9 @@ def sparse(name: str) -> SparseTraining:
     if name == "magnitude":
         schedule = PolynomialDecay(0.8, end_step=16, update_every=2)
         return SparseTraining(Magnitude(), schedule, distribution=Uniform(first_layer_dense=False))
+    if name == "chex":  # hidden units are the channels of linear layers
+        schedule = ConstantSparsity(0.5, update_every=2, end_step=16)
+        return SparseTraining(CHEX(0.4, structure="l1"), schedule)
     algorithm = {"rigl": RigL(), "set": SET()}[name]
     return SparseTraining(algorithm, ConstantSparsity(0.8, update_every=2, end_step=16), distribution=ERK())
 

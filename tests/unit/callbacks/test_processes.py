@@ -31,7 +31,9 @@ def ranks(folder: Path, algorithm: str, devices: int, accumulate: int) -> list[d
     return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(devices)]
 
 
-@pytest.mark.parametrize(("algorithm", "accumulate"), [("rigl", 1), ("rigl", 2), ("set", 1), ("magnitude", 1)])
+@pytest.mark.parametrize(
+    ("algorithm", "accumulate"), [("rigl", 1), ("rigl", 2), ("set", 1), ("magnitude", 1), ("chex", 1)]
+)
 def test_two_ranks_are_one_process_on_the_union_batch(algorithm: str, accumulate: int, tmp_path: Path) -> None:
     one, two = ranks(tmp_path, algorithm, 2, accumulate)
     (single,) = ranks(tmp_path, algorithm, 1, accumulate)
@@ -44,8 +46,10 @@ def test_two_ranks_are_one_process_on_the_union_batch(algorithm: str, accumulate
         torch.testing.assert_close(torch.tensor(one["weights"][name]), torch.tensor(value), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", ["rigl", "magnitude"])
-@pytest.mark.parametrize("optimizer", ["momentum", "adamw"])
+@pytest.mark.parametrize(
+    ("algorithm", "optimizer"),
+    [("rigl", "momentum"), ("magnitude", "momentum"), ("rigl", "adamw"), ("magnitude", "adamw"), ("chex", "momentum")],
+)
 def test_a_killed_run_resumes_bit_identical_at_five_steps(algorithm: str, optimizer: str, tmp_path: Path) -> None:
     lines = run("kill", tmp_path, algorithm, optimizer).splitlines()
     told = [line for line in lines if line.startswith("killed at step")]

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from graphs import classifier
 
+import sparsetorch
 from sparsetorch.cli import main
 from sparsetorch.errors import CannotObserveError
+from sparsetorch.latency.statistics import Summary
 from sparsetorch.runtime import android
 from sparsetorch.runtime.prediction import count_operators
 from sparsetorch.runtime.reference import references
@@ -175,3 +177,24 @@ def test_no_adb(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["verify", str(job.path), "--observe", "android", "--quiet"]) == 5
     assert "adb is not installed" in capsys.readouterr().err
+
+
+def test_bench_on_a_phone_visits_the_files_in_turns(
+    phone: Path, job: ModelJob, answer: Callable[[int], None], tmp_path: Path
+) -> None:
+    dense = tmp_path / "dense.tflite"
+    save(classifier(), dense)
+    found = sparsetorch.bench([dense, job.path], ["android"], runs=10, warmup=2, threads=4)
+    runtime = found.runtimes["android"]
+    assert runtime.shows_sparse_path
+    assert runtime.notes == ("each time is an average of benchmark_model's; files take turns in 5 visits",)
+    assert [(row.label, row.init_ms, row.ms) for row in runtime.rows] == [
+        (label, 3.412, Summary(0.4095, 0.4095, 0.4095, 5)) for label in ("dense float32", "sparse float32")
+    ]
+    assert runtime.rows[1].operators["Convolution (NCHW, F32) SPMM"] == 9
+    assert runtime.rows[1].in_words == "no difference measured (1.00 to 1.00)"
+    ran = [words[3] for words in calls(phone) if "--graph=" in words[-1]]
+    assert len(ran) == 10
+    assert all("--num_runs=2" in command and "--num_threads=4" in command for command in ran)
+    sizes = [Path(words[3]).name for words in calls(phone) if words[2:3] == ["push"] and words[3].endswith(".tflite")]
+    assert sizes == ["dense.tflite", "good.tflite"] * 5

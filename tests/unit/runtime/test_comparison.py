@@ -70,6 +70,19 @@ def test_one_convolution_that_falls_out_is_enough(tmp_path: Path) -> None:
     assert compared(tmp_path, 0.0, one_less).disagreements
 
 
+@pytest.mark.parametrize(
+    ("noise", "error", "right"), [(0, 2e-4, False), (1e-4, 2e-4, True), (1e-4, 5e-4, False), (1, 6e-3, False)]
+)
+def test_a_network_that_is_sensitive_to_the_order_of_its_sums(
+    noise: float, error: float, right: bool, tmp_path: Path
+) -> None:
+    """Four times what another order costs is right, and never as much as a wrong layout costs."""
+    reference, given = result(tmp_path, error, SPARSE)
+    found = compare("engine", job(tmp_path), replace(reference, noise=noise), given, XNNPACK_2026_08)
+    assert found.right == right
+    assert bool(found.disagreements) != right
+
+
 def test_wrong_numbers_where_right_ones_are_expected(tmp_path: Path) -> None:
     found = compared(tmp_path, 2e-4, SPARSE)
     assert not found.right

@@ -27,37 +27,68 @@ class Network:
     activation: str = "relu6"
     tail: str = "pool"
     gate: str | None = None
-    """`conv`: squeeze-excite of 1x1 convolutions in the third block."""
+    """Squeeze-excite in the third block: `conv`, of 1x1 convolutions; `dense`, of fully-connected layers; `hard`, with a
+    hard sigmoid; `hard_later`, that one behind a `conv` gate in the second block."""
     middle: str | None = None
+    kernel: int = 3
+    residual: bool = True
     sparsity: float = 0.85
-    int8: bool = False
+    storage: str = "float32"
 
 
 NETWORKS = {
     "ok": Network(),
-    "s60": Network(sparsity=0.6),
-    "dw2same": Network(depthwise="same"),
-    "maxpool": Network(middle="maxpool"),
+    "s70": Network(sparsity=0.7),
+    "no_residual": Network(residual=False),
+    "kernel5": Network(kernel=5),
+    "relu": Network(activation="relu"),
+    "hard_swish": Network(activation="hard_swish"),
+    "silu": Network(activation="silu"),
+    "leaky": Network(activation="leaky"),
     "bilinear": Network(middle="bilinear"),
+    "d2s": Network(tail="depth_to_space"),
+    "keep_reshape": Network(tail="keep_reshape"),
+    "se_conv": Network(gate="conv"),
+    "float16": Network(storage="float16"),
+    "s60": Network(sparsity=0.6),
+    "same_stem": Network(stem="same"),
+    "same_everywhere": Network(stem="same", depthwise="same"),
     "flatten": Network(tail="flatten"),
     "avgpool": Network(tail="avgpool"),
+    "no_tail": Network(tail="none"),
+    "se_dense": Network(gate="dense"),
+    "dw2same": Network(depthwise="same"),
+    "maxpool": Network(middle="maxpool"),
     "gapkeep": Network(tail="keep_conv"),
-    "d2s": Network(tail="depth_to_space"),
-    "silu": Network(activation="silu"),
-    "se_conv": Network(gate="conv"),
-    "int8": Network(int8=True),
+    "gapkeep_output": Network(tail="keep_conv_output"),
+    "hard_later": Network(gate="hard_later"),
+    "int8": Network(storage="int8"),
 }
 
 
 def activate(name: str, x: object) -> object:
-    return x * tf.sigmoid(x) if name == "silu" else layers.ReLU(6.0)(x)
+    if name == "silu":
+        return x * tf.sigmoid(x)
+    if name == "hard_swish":
+        return x * (layers.ReLU(6.0)(x + 3.0) * (1 / 6.0))
+    if name == "leaky":
+        return layers.LeakyReLU(0.1)(x)
+    return layers.ReLU(6.0 if name == "relu6" else None)(x)
 
 
-def gated(x: object, channels: int) -> object:
-    pooled = layers.GlobalAveragePooling2D(keepdims=True)(x)
-    return layers.Multiply()(
-        [x, tf.sigmoid(layers.Conv2D(channels, 1)(layers.Conv2D(8, 1, activation="relu")(pooled)))]
-    )
+def gated(x: object, channels: int, gate: str) -> object:
+    if gate == "dense":
+        y = layers.Dense(8, activation="relu")(layers.GlobalAveragePooling2D()(x))
+        return layers.Multiply()([x, layers.Reshape((1, 1, channels))(tf.sigmoid(layers.Dense(channels)(y)))])
+    y = layers.Conv2D(8, 1, activation="relu")(layers.GlobalAveragePooling2D(keepdims=True)(x))
+    y = layers.Conv2D(channels, 1)(y)
+    return layers.Multiply()([x, tf.maximum(0.0, tf.minimum(1.0, y / 6.0 + 0.5)) if gate == "hard" else tf.sigmoid(y)])
+
+
+def gate_of(network: Network, block: int) -> str | None:
+    if network.gate == "hard_later":
+        return {1: "conv", 2: "hard"}.get(block)
+    return network.gate if block == 2 else None
 
 
 def build(network: Network) -> keras.Model:
@@ -68,15 +99,15 @@ def build(network: Network) -> keras.Model:
     for number, (width, stride) in enumerate([(24, 2), (24, 1), (32, 2), (32, 1)]):
         y = activate(network.activation, layers.Conv2D(channels * 4, 1)(x))
         if stride == 2 and network.depthwise != "same":
-            y = layers.ZeroPadding2D(1)(y)
-            y = layers.DepthwiseConv2D(3, 2, "valid")(y)
+            y = layers.ZeroPadding2D(network.kernel // 2)(y)
+            y = layers.DepthwiseConv2D(network.kernel, 2, "valid")(y)
         else:
-            y = layers.DepthwiseConv2D(3, stride, "same")(y)
+            y = layers.DepthwiseConv2D(network.kernel, stride, "same")(y)
         y = activate(network.activation, y)
-        if network.gate and number == 2:
-            y = gated(y, channels * 4)
+        gate = gate_of(network, number)
+        y = y if gate is None else gated(y, channels * 4, gate)
         y = layers.Conv2D(width, 1)(y)
-        x = layers.Add()([x, y]) if stride == 1 and channels == width else y
+        x = layers.Add()([x, y]) if network.residual and stride == 1 else y
         channels = width
         if number == 1 and network.middle == "maxpool":
             x = layers.MaxPool2D(2)(x)
@@ -93,8 +124,12 @@ def tail(kind: str, x: object) -> object:
         return layers.Dense(10)(layers.Flatten()(x))
     if kind == "avgpool":
         return layers.Dense(10)(layers.Flatten()(layers.AveragePooling2D(x.shape[1])(x)))
-    if kind == "keep_conv":
-        return layers.Reshape((10,))(layers.Conv2D(10, 1)(layers.GlobalAveragePooling2D(keepdims=True)(x)))
+    if kind.startswith("keep"):
+        x = layers.GlobalAveragePooling2D(keepdims=True)(x)
+        if kind == "keep_reshape":
+            return layers.Dense(10)(layers.Reshape((128,))(x))
+        x = layers.Conv2D(10, 1)(x)
+        return x if kind == "keep_conv_output" else layers.Reshape((10,))(x)
     if kind == "depth_to_space":
         return tf.nn.depth_to_space(layers.Conv2D(12, 1)(x), 2)
     return x
@@ -116,10 +151,14 @@ def write(directory: Path, name: str) -> None:
     network = NETWORKS[name]
     model = build(network)
     prune(model, network.sparsity)
-    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    function = tf.function(model, input_signature=[tf.TensorSpec((1, 96, 96, 3))]).get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
+    converter.experimental_lower_to_saved_model = False  # the same operators in a fraction of the time
     converter.optimizations = [tf.lite.Optimize.EXPERIMENTAL_SPARSITY]
-    if network.int8:
+    if network.storage != "float32":  # int8: weights only, computed from float ("dynamic range")
         converter.optimizations.append(tf.lite.Optimize.DEFAULT)
+    if network.storage == "float16":
+        converter.target_spec.supported_types = [tf.float16]
     (directory / f"{name}.tflite").write_bytes(converter.convert())
 
 
