@@ -1,6 +1,7 @@
 """Writing results: whole or not at all."""
 
 import contextlib
+import gzip
 import json
 import os
 import sys
@@ -88,6 +89,11 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         place = "; TMPDIR names another place for temporary files" if path.is_relative_to(tempfile.gettempdir()) else ""
         raise BadInputError(f"{path}: cannot be written ({error.strerror or error}){place}") from None
+
+
+def gzipped_size(content: bytes) -> int:
+    """Bytes of the content as gzip's best compression has it, and so a download."""
+    return len(gzip.compress(content, 9, mtime=0))
 
 
 def first_free(base: Path) -> Path:

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from sparsetorch.files import first_free, write_json
+from sparsetorch.report.terminal import make_console
 from sparsetorch.runtime.catalogue import ENTRIES, state
 
 RECIPES = Path(os.path.relpath(Path(__file__).parent))
@@ -95,9 +95,7 @@ def main(folder: Path) -> int:
 
 def show(summary: dict[str, Any], folder: Path) -> None:
     """The summary as tables."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 110
+    console = make_console(soft_wrap=False, width=110)
     accuracy, parameters = summary["test_accuracy"], summary["non_zero_parameters"]
     networks = Table("network", "test accuracy", "zeros in 1x1 convolutions", "non-zero parameters")
     networks.add_row("dense", f"{accuracy['dense']:.2f} %", "0.0 %", f"{parameters['dense']:,}")

@@ -12,7 +12,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sparsetorch import tflite
 from sparsetorch.errors import BadInputError
-from sparsetorch.masking import masked_layers
+from sparsetorch.masking import evaluating, masked_layers
 from sparsetorch.masking.masks import weight_parameter
 from sparsetorch.sparsify.policy import is_depthwise, weight_layers
 from sparsetorch.xnnpack.layers import layers as file_layers
@@ -229,15 +228,9 @@ def _dense_macs(module: nn.Module, layers: dict[str, nn.Module], input_shape: Se
 @contextmanager
 def _undisturbed(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Eval mode without gradients inside; every module's own mode and the random state as before afterwards."""
-    modes: list[tuple[Any, bool]] = [(inner, inner.training) for inner in module.modules()]
     devices = [device] if device.type == "cuda" else []
-    try:
-        module.eval()
-        with torch.no_grad(), torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        for inner, training in modes:
-            inner.training = training
+    with evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=devices):
+        yield
 
 
 def _sum(numbers: Iterator[int | None]) -> int | None:

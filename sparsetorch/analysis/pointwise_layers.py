@@ -8,6 +8,7 @@ from torch import nn
 
 from sparsetorch.analysis.layer_costs import LayerShape
 from sparsetorch.errors import BadInputError
+from sparsetorch.masking import evaluating
 from sparsetorch.sparsify.policy import Conv1x1
 
 
@@ -35,16 +36,14 @@ def pointwise_layers(module: nn.Module, input_shape: Sequence[int]) -> dict[str,
         layer.register_forward_hook(lambda _layer, _inputs, output, name=name: record(name, output))
         for name, layer in layers.items()
     ]
-    training = module.training
     try:
-        with torch.no_grad():
-            module.eval()(torch.zeros(1, *input_shape))
+        with evaluating(module), torch.no_grad():
+            module(torch.zeros(1, *input_shape))
     except RuntimeError as error:
         raise BadInputError(
             f"--input-shape: the network does not take {tuple(input_shape)}: {str(error).splitlines()[0]}"
         ) from error
     finally:
-        module.train(training)
         for hook in hooks:
             hook.remove()
     return {name: found[name] for name in layers if name in found}

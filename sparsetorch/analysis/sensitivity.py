@@ -19,7 +19,7 @@ from sparsetorch.masking.masks import weight_parameter
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity, keep_top, number_kept
 from sparsetorch.structured.groups import Group
-from sparsetorch.structured.slicing import Weights, out_first
+from sparsetorch.structured.slicing import Weights, filters_of, out_first
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,7 @@ def group_unit(module: nn.Module, group: Group) -> Callable[[float], Iterator[No
         squares = torch.zeros(group.channels, dtype=torch.float64)
         for member in group.of_role("out"):
             layer = module.get_submodule(member.module)
-            rows = out_first(weight_parameter(layer).detach().double().cpu(), layer).flatten(1).square().sum(dim=1)
-            squares += rows[torch.tensor(member.indices)].sum(dim=1)
+            squares += filters_of(out_first(weight_parameter(layer), layer), member.indices).square().sum(dim=1)
         gone = ~keep_top(squares, max(number_kept(group.channels, sparsity), 1))
         touched = [
             (parameter, parameter.detach().clone())

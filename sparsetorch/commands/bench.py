@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 
 from sparsetorch.files import check_writable, write_atomically, write_json
+from sparsetorch.report.terminal import is_quiet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
     """
     from sparsetorch.latency.bench import DEFAULT_RUNTIMES, bench, check_ran, nothing_observed
     from sparsetorch.report.bench_table import bench_progress, print_bench
-    from sparsetorch.report.export_table import is_quiet
 
     if args.plot is not None:
         check_writable(args.plot)

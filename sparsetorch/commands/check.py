@@ -20,6 +20,7 @@ from pathlib import Path
 from sparsetorch.commands.export import input_shape
 from sparsetorch.errors import BadInputError, UsageError
 from sparsetorch.files import write_json
+from sparsetorch.report.terminal import is_quiet, stages
 from sparsetorch.tflite.storage import VALUES
 from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS
 
@@ -70,7 +71,6 @@ def run(args: argparse.Namespace) -> int:
     from sparsetorch.preflight.check import check
     from sparsetorch.preflight.pruning import PruningPlan
     from sparsetorch.report.check_table import print_check
-    from sparsetorch.report.export_table import is_quiet, stages
 
     plan, shape = PruningPlan(), args.input_shape
     if args.config is not None:

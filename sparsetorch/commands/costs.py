@@ -22,6 +22,7 @@ from sparsetorch.analysis.layer_costs import CostTable
 from sparsetorch.commands.export import input_shape
 from sparsetorch.errors import UsageError
 from sparsetorch.files import check_writable, write_atomically, write_json
+from sparsetorch.report.terminal import is_quiet, make_console, stages
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,6 @@ def run(args: argparse.Namespace) -> int:
     """
     from sparsetorch.analysis.pointwise_layers import pointwise_layers
     from sparsetorch.exporter.source import load_factory
-    from sparsetorch.report.export_table import is_quiet, stages
     from sparsetorch.runtime.layer_costs import Effort, measure_costs
 
     if args.runs < 1:
@@ -67,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(table: CostTable) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, title=f"{table.runtime}; {table.processor}", title_justify="left")
@@ -83,7 +82,5 @@ def _print(table: CostTable) -> None:
             f"{times.dense_ms:.3f}",
             *(f"{ms:.3f}" for ms in times.sparse_ms.values()),
         )
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160
+    console = make_console(soft_wrap=False)
     console.print(shown)

@@ -15,6 +15,7 @@ exit codes: 0 written, and eligible on every asked target if its weights are spa
 import argparse
 from pathlib import Path
 
+from sparsetorch.report.terminal import is_quiet, stages
 from sparsetorch.tflite.storage import VALUES, Storage
 from sparsetorch.xnnpack import DEFAULT_TARGETS
 from sparsetorch.xnnpack.targets import find_targets
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Encode; see the module's description."""
     targets = tuple(target.name for target in find_targets(args.target or DEFAULT_TARGETS))
     from sparsetorch.exporter.encode_file import encode
-    from sparsetorch.report.export_table import is_quiet, stages, tell
+    from sparsetorch.report.export_table import tell
 
     with stages(is_quiet(args)) as progress:
         report = encode(

@@ -21,6 +21,7 @@ from typing import Any
 
 from sparsetorch.errors import BadInputError, UsageError
 from sparsetorch.exporter.preset import Preset, load_preset
+from sparsetorch.report.terminal import is_quiet, stages
 from sparsetorch.tflite.storage import VALUES, Storage
 from sparsetorch.xnnpack import TARGETS
 
@@ -126,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         name = args.model
     if shape is None:
         raise BadInputError(f"{name}: the shape of its input is not known; give it with --input-shape C,H,W")
-    from sparsetorch.report.export_table import is_quiet, stages, tell
+    from sparsetorch.report.export_table import tell
 
     quiet = is_quiet(args)
     with stages(quiet) as progress:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.files import write_json
+from sparsetorch.report.terminal import is_quiet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     found = inspect(args.file)
     if args.json is not None:
         write_json(args.json, found)
-    if not args.quiet and args.json != "-":
+    if not is_quiet(args):
         from sparsetorch.report.inspect_table import print_contents
 
         print_contents(found)

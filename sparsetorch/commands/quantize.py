@@ -20,6 +20,7 @@ from typing import Any
 
 from sparsetorch.errors import BadInputError, UsageError
 from sparsetorch.files import write_json
+from sparsetorch.report.terminal import is_quiet, make_console, stages
 
 _MODES = ("full-int8", "dynamic-int8")
 
@@ -52,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("full-int8 needs calibration images: either --checkpoint C or --images X.npy")
     if args.count < 1:
         raise UsageError(f"--count: found {args.count}, needed at least 1")
-    from sparsetorch.report.export_table import is_quiet
 
     result = quantize_file(args, is_quiet(args))
     if args.json is not None:
@@ -63,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
 def quantize_file(args: argparse.Namespace, quiet: bool) -> dict[str, Any]:
     """Quantize as the arguments say, print what came out unless `quiet`, and return it for JSON."""
     from sparsetorch.exporter.quantize import quantize
-    from sparsetorch.report.export_table import stages
 
     data = None
     if args.checkpoint is not None:
@@ -117,11 +116,10 @@ def _images(args: argparse.Namespace, data: Any) -> Iterable[Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     table = Table("file", "bytes", "top-1", title="sparsetorch quantize", title_justify="left")
     accuracy = result["accuracy"] or {}
 

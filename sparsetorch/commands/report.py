@@ -17,6 +17,7 @@ import argparse
 from pathlib import Path
 
 from sparsetorch.files import check_writable, write_atomically, write_json
+from sparsetorch.report.terminal import is_quiet, stages
 from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS
 
 
@@ -53,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
         UsageError: an unknown target.
     """
     from sparsetorch.report.collect import collect
-    from sparsetorch.report.export_table import is_quiet, stages
 
     if args.output is not None:
         check_writable(args.output)

@@ -20,6 +20,7 @@ from typing import Any
 
 from sparsetorch.errors import UsageError
 from sparsetorch.files import write_json
+from sparsetorch.report.terminal import is_quiet, make_console, stages
 from sparsetorch.runtime.cache import runtimes_folder
 from sparsetorch.runtime.catalogue import ENTRIES, INSTALLABLE, State, state
 
@@ -44,7 +45,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _install(name: str, args: argparse.Namespace) -> State:
-    from sparsetorch.report.export_table import is_quiet, stages
 
     entry = ENTRIES[name]
     with stages(is_quiet(args)) as stage:
@@ -59,20 +59,17 @@ def _tell(states: Sequence[State], args: argparse.Namespace) -> int:
     if args.json:
         fields: dict[str, Any] = {one.name: asdict(one) for one in states}
         write_json(args.json, {"folder": str(runtimes_folder()), "runtimes": fields})
-    if not args.quiet and args.json != "-":
+    if not is_quiet(args):
         _print(states)
     return 0
 
 
 def _print(states: Sequence[State]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160  # a pipe or a log has no width to keep
+    console = make_console(soft_wrap=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("runtime", "", "what it shows", "versions, or what is missing"):
         table.add_column(heading, overflow="fold")

@@ -21,6 +21,7 @@ from rich.progress import Progress
 
 from sparsetorch.errors import BadInputError
 from sparsetorch.files import write_atomically, write_json
+from sparsetorch.report.terminal import is_quiet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     write_sensitivity_plot(curves, known["baseline"], args.metric, folder)
     if recommended is not None:
         write_atomically(folder / "recommendation.yaml", _recipe_section(recommended, args).encode())
-    if not args.quiet and args.json != "-":
+    if not is_quiet(args):
         print_sensitivity(
             curves,
             known["baseline"],
@@ -148,7 +149,7 @@ def _load(args: argparse.Namespace) -> Any:
     import pytorch_lightning as pl
 
     from sparsetorch.analysis.sensitivity import group_unit, layer_unit
-    from sparsetorch.exporter.source import load_checkpoint
+    from sparsetorch.exporter.source import load_checkpoint, load_data
     from sparsetorch.masking.masks import weight_parameter
     from sparsetorch.sparsify.policy import AllWeights
     from sparsetorch.structured.groups import channel_groups, prunable
@@ -158,7 +159,11 @@ def _load(args: argparse.Namespace) -> Any:
         raise BadInputError(
             f"{args.checkpoint}: found a {type(module).__name__}, needed a LightningModule, which can validate"
         )
-    data = _data(args)
+    try:
+        changed = json.loads(args.data_args or "{}")
+    except json.JSONDecodeError as error:
+        raise BadInputError(f"--data-args: found {args.data_args!r}, needed a JSON object ({error.msg})") from error
+    data = load_data(args.checkpoint, args.config, changed)
     if args.by == "layers":
         layers = AllWeights().select(module)
         units = {name: layer_unit(layer) for name, layer in layers.items()}
@@ -185,29 +190,3 @@ def _load(args: argparse.Namespace) -> Any:
         return float(metrics[args.metric])
 
     return units, sizes, evaluate
-
-
-def _data(args: argparse.Namespace) -> Any:
-    import pytorch_lightning as pl
-    import torch
-    from jsonargparse import ArgumentParser
-
-    if args.config is not None:
-        recipe = yaml.safe_load(args.config.read_text())
-    else:
-        recipe = torch.load(args.checkpoint, map_location="cpu", weights_only=True)["sparsetorch"]["config"]
-    if "data" not in recipe:
-        raise BadInputError("the recipe has no `data:` section, so there is nothing to validate on")
-    section = dict(recipe["data"])
-    try:
-        changed = json.loads(args.data_args or "{}")
-    except json.JSONDecodeError as error:
-        raise BadInputError(f"--data-args: found {args.data_args!r}, needed a JSON object ({error.msg})") from error
-    section["init_args"] = {**(section.get("init_args") or {}), **changed}
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(pl.LightningDataModule, "data", required=True)
-    try:
-        return parser.instantiate(parser.parse_object({"data": section})).data
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise BadInputError(f"the recipe's data cannot be made: {' '.join(lines)[:500]}") from error

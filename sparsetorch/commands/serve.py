@@ -16,6 +16,7 @@ import contextlib
 from pathlib import Path
 
 from sparsetorch.files import write_json
+from sparsetorch.report.terminal import is_quiet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         address = f"http://{ADDRESS}:{server.server_port}/"
         if args.json is not None:
             write_json(args.json, {"address": address, "models": list(site.models)})
-        if not args.quiet and args.json != "-":
+        if not is_quiet(args):
             print(f"{address}  (Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparsetorch.files import write_json
+from sparsetorch.report.terminal import is_quiet, make_console, stages
 from sparsetorch.xnnpack import DEFAULT_TARGETS, TARGETS, Verdict, verify
 from sparsetorch.xnnpack.targets import find_targets
 
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         verdict = _observe(verdict, args)
     if args.json:
         write_json(args.json, verdict.to_dict())
-    if not args.quiet and args.json != "-":
+    if not is_quiet(args):
         _print(verdict)
     if args.observe:
         from sparsetorch.runtime.observe import exit_code
@@ -74,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _observe(verdict: Verdict, args: argparse.Namespace) -> Verdict:
-    from sparsetorch.report.export_table import is_quiet, stages
     from sparsetorch.runtime.observe import find_runtimes, observe
 
     find_runtimes(args.observe)
@@ -83,14 +83,11 @@ def _observe(verdict: Verdict, args: argparse.Namespace) -> Verdict:
 
 
 def _print(verdict: Verdict) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
     from sparsetorch.report.reasons import print_reasons, print_targets
 
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console = Console(highlight=False, soft_wrap=True, width=160)  # a pipe or a log has no width to keep
+    console = make_console()
     if verdict.layers:
         console.print(_layer_table(verdict))
     for cluster in verdict.clusters:

@@ -9,7 +9,7 @@ from sparsetorch.exporter.interpreter import Array, compare_files, open_file, ra
 from sparsetorch.exporter.outcome import ExportReport, described, encode_safely
 from sparsetorch.exporter.staged import StagedFiles, as_file
 from sparsetorch.files import check_writable
-from sparsetorch.tflite import Model, Storage, decode, load
+from sparsetorch.tflite import Storage, decode, load, main_values
 from sparsetorch.tflite.passes import repair
 from sparsetorch.tflite.sense import expect_sense
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
@@ -66,7 +66,7 @@ def encode(
         with as_file(plain) as repaired:
             _check(repaired, source, inputs)
     check = compare_files if chosen.rounds else _check
-    came = described(str(source), source.read_bytes(), (), _values(before))  # before it may be written over
+    came = described(str(source), source.read_bytes(), (), main_values(before.tensors))  # before it may be written over
     with StagedFiles() as files:
         written = files.write(model, target, chosen, inputs, lambda file: check(file, source, inputs))
     return ExportReport(written, None, encoded, verify(target, targets), notes, refused, came)
@@ -80,12 +80,3 @@ def _check(path: Path, source: Path, inputs: Sequence[Sequence[Array]]) -> list[
             "Nothing was written."
         )
     return errors
-
-
-def _values(model: Model) -> str:
-    """What most weight bytes of a file are stored as."""
-    held: dict[str, int] = {}
-    for tensor in model.tensors:
-        if tensor.data is not None:
-            held[tensor.type_name] = held.get(tensor.type_name, 0) + tensor.data.size
-    return max(held, key=lambda name: held[name], default="float32")

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from sparsetorch.exporter.torch_to_onnx import output_names
 from sparsetorch.sparsify.policy import is_depthwise, weight_layers
-from sparsetorch.tflite import Graph, Tensor
+from sparsetorch.tflite import Graph, Model, Signature, Tensor
 from sparsetorch.tflite.unique_names import make_names_unique
 from sparsetorch.xnnpack.layers import module_of
 
@@ -19,6 +20,23 @@ Array = npt.NDArray[np.float32]
 
 _ALIGNED = 0.9999
 """Cosine above which two filters are the same up to a factor (float32 rounding is below 1e-6)."""
+
+
+def name_model(model: Model, module: nn.Module, input_shape: tuple[int, ...]) -> None:
+    """Name weights, values, inputs and outputs of a converted model, in place.
+
+    Args:
+        model: converted from `module`, not repaired yet.
+        module: plain, without masks.
+        input_shape: (N, C, H, W).
+    """
+    graph = model.graphs[0]
+    name_weights(graph, module)
+    name_values(graph)
+    # Callers name inputs and outputs by the signature: a dictionary's keys stay its outputs' names.
+    inputs = [("input" if len(graph.inputs) == 1 else f"input_{i}", value) for i, value in enumerate(graph.inputs)]
+    outputs = list(zip(output_names(module, input_shape), graph.outputs, strict=False))
+    model.signatures = [Signature("serving_default", graph, list(inputs), list(outputs))]
 
 
 def name_weights(graph: Graph, module: nn.Module) -> dict[str, str]:

@@ -10,7 +10,6 @@ onnx exactly, and may live in an environment of its own. What it does there is i
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,8 +19,10 @@ from pathlib import Path
 from sparsetorch.errors import BadInputError
 from sparsetorch.exporter.conversion_errors import conversion_failure
 from sparsetorch.files import disk_errors
+from sparsetorch.process import running
 
 _TIMEOUT_SECONDS = 1800
+_SAID = "output.txt"
 _WORKER = Path(__file__).with_name("onnx2tf_worker.py")
 PYTHON_VARIABLE = "SPARSETORCH_ONNX2TF_PYTHON"
 """Names the interpreter that has onnx2tf."""
@@ -37,35 +38,29 @@ class Converter:
     """
 
     def __enter__(self) -> "Converter":
-        self._folder = tempfile.TemporaryDirectory(prefix="sparsetorch-")
-        environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", PYTHONWARNINGS="ignore")
         # onnx2tf calls the `onnxsim` program, which lies beside its interpreter even where that is not on the PATH.
-        python = environment.pop(PYTHON_VARIABLE, "") or sys.executable
-        environment["PATH"] = os.pathsep.join([str(Path(python).parent), environment.get("PATH", "")])
-        try:
-            with Path(self._folder.name, "output.txt").open("wb") as output:  # a pipe nobody reads yet could fill up
-                self._process = subprocess.Popen(
-                    [python, str(_WORKER)],
-                    cwd=self._folder.name,
-                    env=environment,
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,  # what it starts ends with it
-                )
-        except OSError as error:
-            self._folder.cleanup()
-            raise BadInputError(f"{PYTHON_VARIABLE}: {python} cannot be run ({error.strerror})") from error
+        python = os.environ.get(PYTHON_VARIABLE) or sys.executable
+        path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")])
+        environment = {
+            "PATH": path,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONWARNINGS": "ignore",
+        }
+        with contextlib.ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparsetorch-")))
+            said = stack.enter_context((self._folder / _SAID).open("wb"))  # a pipe nobody reads yet could fill up
+            options = {"stdin": subprocess.PIPE, "stdout": said.fileno(), "stderr": subprocess.STDOUT}
+            process = running([python, str(_WORKER)], **options, environment=environment, folder=self._folder)
+            try:
+                self._process = stack.enter_context(process)
+            except OSError as error:
+                raise BadInputError(f"{PYTHON_VARIABLE}: {python} cannot be run ({error.strerror})") from error
+            self._open = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._folder.cleanup()
+        self._open.close()
 
     def convert(self, *sources: Path) -> list[bytes]:
         """The dense float32 .tflite of each ONNX file: NHWC inputs and outputs, in the order of the ONNX graph. Once.
@@ -73,7 +68,7 @@ class Converter:
         Raises:
             BadInputError: where onnx2tf is not installed, or cannot convert one of the graphs.
         """
-        folder = Path(self._folder.name)
+        folder = self._folder
         for index, source in enumerate(sources):
             with disk_errors(folder / f"{index}.onnx"):
                 shutil.copyfile(source, folder / f"{index}.onnx")  # onnx2tf simplifies its input in place
@@ -83,7 +78,7 @@ class Converter:
             raise BadInputError(f"onnx2tf did not finish within {_TIMEOUT_SECONDS * len(sources)} s") from error
         made = [folder / f"{index}.tflite" for index in range(len(sources))]
         if self._process.returncode != 0 or not all(file.is_file() for file in made):
-            output = (folder / "output.txt").read_text(errors="replace")
+            output = (folder / _SAID).read_text(errors="replace")
             raise BadInputError(conversion_failure(output, sources[0] if len(sources) == 1 else None))
         return [file.read_bytes() for file in made]
 

@@ -1,10 +1,10 @@
 """What an export or an encoding comes to, and the rule that no file goes out which a device would compute wrongly."""
 
-import gzip
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sparsetorch.files import gzipped_size
 from sparsetorch.tflite import EncodedTensor, Model, Storage, encode
 from sparsetorch.tflite.passes import Note
 from sparsetorch.xnnpack import TARGETS, Verdict, verify
@@ -68,7 +68,7 @@ class ExportReport:
 
 def described(path: str, content: bytes, errors: Sequence[float], values: str) -> ExportedFile:
     """The record of a file's content."""
-    return ExportedFile(path, len(content), len(gzip.compress(content, 9, mtime=0)), tuple(errors), values)
+    return ExportedFile(path, len(content), gzipped_size(content), tuple(errors), values)
 
 
 def encode_safely(

@@ -16,18 +16,18 @@ from torch import nn
 from sparsetorch.errors import BadInputError, NotEligibleError, WrongNumbersError
 from sparsetorch.exporter.interpreter import channels_last
 from sparsetorch.exporter.locate import first_difference
-from sparsetorch.exporter.names import name_values, name_weights
+from sparsetorch.exporter.names import name_model
 from sparsetorch.exporter.numeric_check import TOLERANCE, Reference, check_numbers, check_onnx, reference
 from sparsetorch.exporter.onnx_to_tflite import Converter
 from sparsetorch.exporter.outcome import ExportReport, encode_safely
 from sparsetorch.exporter.staged import StagedFiles, as_file
-from sparsetorch.exporter.torch_to_onnx import check_size, output_names, torch_to_onnx
+from sparsetorch.exporter.torch_to_onnx import check_size, torch_to_onnx
 from sparsetorch.files import check_writable, disk_errors
 from sparsetorch.masking import permanent_copy
 from sparsetorch.sparsify.magnitude import magnitude_mask
 from sparsetorch.sparsify.mask import check_sparsity
 from sparsetorch.sparsify.policy import Conv1x1
-from sparsetorch.tflite import Model, Signature, Storage, from_bytes
+from sparsetorch.tflite import Model, Storage, from_bytes
 from sparsetorch.tflite.passes import Note, repair
 from sparsetorch.tflite.unique_names import make_names_unique
 from sparsetorch.xnnpack import DEFAULT_TARGETS, verify
@@ -82,9 +82,7 @@ def export(
         (content,) = converter.convert(onnx)
     dense = from_bytes(content, "the converted model")
     progress("repairs")
-    name_weights(dense.graphs[0], plain)
-    name_values(dense.graphs[0])
-    add_signature(dense, output_names(plain, shape))
+    name_model(dense, plain, shape)
     converted = dense.copy()
     repairs = repair(dense)
     make_names_unique(dense.graphs[0])
@@ -111,14 +109,6 @@ def export(
     return ExportReport(
         model_file, twin_file, encoded, verify(target, targets), repairs, refused, onnx_errors=tuple(onnx_errors)
     )
-
-
-def add_signature(model: Model, names: Sequence[str]) -> None:
-    """Let callers name inputs and outputs: a dictionary's keys stay its outputs' names."""
-    graph = model.graphs[0]
-    inputs = [("input" if len(graph.inputs) == 1 else f"input_{i}", value) for i, value in enumerate(graph.inputs)]
-    outputs = list(zip(names, graph.outputs, strict=False))
-    model.signatures = [Signature("serving_default", graph, list(inputs), list(outputs))]
 
 
 def batched(input_shape: Sequence[int]) -> tuple[int, ...]:

@@ -49,18 +49,29 @@ def load_checkpoint(path: Path, config: Path | None = None) -> tuple[nn.Module, 
     return module, record.get("input_shape")
 
 
-def load_data(path: Path, config: Path | None = None) -> Any:
+def load_data(path: Path, config: Path | None = None, changed: Mapping[str, Any] | None = None) -> Any:
     """The LightningDataModule of a checkpoint's recipe, set up for fitting and testing.
+
+    Args:
+        path: a Lightning checkpoint.
+        config: its recipe; None: the one recorded in the checkpoint.
+        changed: arguments of the data to give in place of the recipe's.
 
     Raises:
         BadInputError: a checkpoint without a recipe, or a recipe without data.
     """
     recipe = read_checkpoint(path).get("sparsetorch", {}).get("config") if config is None else _read_recipe(config)
     if not recipe or "data" not in recipe:
-        raise BadInputError(f"{path}: its recipe names no data; give images with --images X.npy")
+        raise BadInputError(
+            f"{path}: its recipe names no data; give one with a `data:` section by --config, or, where a command takes them, "
+            "images by --images"
+        )
     import pytorch_lightning as pl
 
-    data = _instantiate(recipe["data"], pl.LightningDataModule, "data")
+    section = dict(recipe["data"])
+    if changed:
+        section["init_args"] = {**(section.get("init_args") or {}), **changed}
+    data = _instantiate(section, pl.LightningDataModule, "data")
     data.prepare_data()
     data.setup("fit")
     data.setup("test")

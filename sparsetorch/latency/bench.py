@@ -17,7 +17,7 @@ from sparsetorch.latency.result import BenchResult, RuntimeResult, Timed
 from sparsetorch.latency.statistics import ratio, summary
 from sparsetorch.latency.variants import Variant, dense_twin, read_variants, write_precisions
 from sparsetorch.runtime import android, chromium, host, wasm
-from sparsetorch.runtime.reference import references
+from sparsetorch.runtime.reference import denormal_share
 from sparsetorch.runtime.worker import ModelJob, Timing, WorkerResult, job_folder
 from sparsetorch.tflite import decode, load, save
 
@@ -152,11 +152,11 @@ def _decoded(files: Sequence[Path], folder: Path, notes: list[str]) -> Path | No
 
 def _denormals(variants: Sequence[Variant], folder: Path) -> list[str]:
     """What is to be said about denormal numbers in the first file: all are meant to be one network."""
-    (found,) = references([variants[0].job], folder)
-    if found.denormal <= MUCH_DENORMAL:
+    share = denormal_share(variants[0].job, folder)
+    if share <= MUCH_DENORMAL:
         return []
     return [
-        f"{found.denormal:.0%} of the computed values are denormal numbers, which processors handle up to a hundred times as "
+        f"{share:.0%} of the computed values are denormal numbers, which processors handle up to a hundred times as "
         "slowly: these times say nothing about a trained network. Untrained ones need realistic batch-norm statistics."
     ]
 

@@ -12,7 +12,7 @@ from sparsetorch.exporter.outcome import encode_safely
 from sparsetorch.latency.result import stored_as
 from sparsetorch.runtime.prediction import computes_in_integers
 from sparsetorch.runtime.worker import ModelJob
-from sparsetorch.tflite import VALUES, Model, Storage, decode, load, save
+from sparsetorch.tflite import VALUES, Model, Storage, decode, load, main_values, save
 
 INTEGER_LABEL = "dense int8, integer compute"
 
@@ -44,13 +44,8 @@ def label(model: Model) -> str:
     """`sparse float16`, `sparse int8-stored`, `dense float32`, `dense int8, integer compute`."""
     if computes_in_integers(model):
         return INTEGER_LABEL
-    held = Counter[str]()
-    for tensor in model.tensors:
-        if tensor.data is not None:
-            held[tensor.type_name] += tensor.data.size
-    values = held.most_common(1)[0][0] if held else "float32"
     encoding = "sparse" if any(tensor.sparsity is not None for tensor in model.tensors) else "dense"
-    return stored_as(encoding, values)
+    return stored_as(encoding, main_values(model.tensors))
 
 
 def dense_twin(path: Path) -> Path | None:

@@ -1,8 +1,8 @@
 """Image classification: any network, optimizer and schedule from YAML."""
 
-import pickle
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy
 
 from sparsetorch.callbacks.sparse_training import SparseTraining
-from sparsetorch.errors import BadInputError
+from sparsetorch.exporter.source import read_checkpoint
 from sparsetorch.masking import load_state_dict, masked_layers, plain_state_dict
 
 _DEFAULT_OPTIMIZER = partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)
@@ -70,10 +70,7 @@ class ImageClassifier(pl.LightningModule):
         """
         if stage != "fit" or self.weights is None:
             return
-        try:
-            content = torch.load(self.weights, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-            raise BadInputError(f"weights: {self.weights} cannot be read ({error}); needed a checkpoint") from error
+        content = read_checkpoint(Path(self.weights))
         state = content.get("state_dict", content)
         own = {key: value for key, value in self.state_dict().items() if "_acc." in key}  # metrics of other classes
         load_state_dict(self, {**own, **{key: value for key, value in state.items() if "_acc." not in key}})

@@ -19,10 +19,10 @@ import numpy as np
 from torch import nn
 
 from sparsetorch.callbacks.resume import random_state, set_random_state
-from sparsetorch.exporter.names import name_values, name_weights
+from sparsetorch.exporter.names import name_model
 from sparsetorch.exporter.outcome import encode_safely
-from sparsetorch.exporter.pipeline import add_signature, batched
-from sparsetorch.exporter.torch_to_onnx import check_size, output_names, torch_to_onnx
+from sparsetorch.exporter.pipeline import batched
+from sparsetorch.exporter.torch_to_onnx import check_size, torch_to_onnx
 from sparsetorch.masking import permanent_copy
 from sparsetorch.preflight.lowering import lower
 from sparsetorch.preflight.pruning import PruningPlan, pruned
@@ -184,13 +184,10 @@ def check_onnx(
     """`check` from the ONNX file on; `plain` holds the plan's zeros already."""
     progress("repairs")
     dense, opaque = lower(Path(path))
-    graph = dense.graphs[0]
-    name_weights(graph, plain)
-    name_values(graph)
-    add_signature(dense, output_names(plain, shape))
+    name_model(dense, plain, shape)
     _add_metadata(dense)
     repairs = repair(dense)
-    make_names_unique(graph)
+    make_names_unique(dense.graphs[0])
     progress("verdict")
     files, verdicts, reasons = {}, {}, {}
     for stored in dict.fromkeys((values, *VALUES)):

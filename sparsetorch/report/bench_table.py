@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from sparsetorch.latency.result import BenchResult, RuntimeResult, to_ship
+from sparsetorch.report.terminal import make_console
 
 
 @contextlib.contextmanager
@@ -45,9 +46,7 @@ def bench_progress(quiet: bool, runs: int) -> Iterator[Callable[[str, int], None
 
 def print_bench(result: BenchResult) -> None:
     """A table for each runtime, what to ship there, and every note; on standard output."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = max(console.width, 130)
+    console = make_console()
     for name, runtime in result.runtimes.items():
         if runtime.missing is not None:
             console.print(f"[bold]{name}[/]: [yellow]not measured[/], {escape(runtime.missing)}")

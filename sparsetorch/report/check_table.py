@@ -8,15 +8,14 @@ from rich.table import Table
 from sparsetorch.preflight.check import CheckReport
 from sparsetorch.preflight.two_thirds import ClusterPlan
 from sparsetorch.report.reasons import print_reasons, print_targets
+from sparsetorch.report.terminal import make_console
 
 _MOST_NAMES = 8
 
 
 def print_check(report: CheckReport, name: str) -> None:
     """On standard output."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console = Console(highlight=False, soft_wrap=True, width=160)  # a pipe or a log has no width to keep
+    console = make_console()
     shape = "x".join(map(str, report.input_shape))
     console.print(
         f"[bold]{escape(name)}[/], input {shape}: {report.sparsity:.1%} zeros planned over {len(report.pruned_layers)} layers, "

@@ -1,6 +1,5 @@
 """The contents of a PyTorch checkpoint as plain values."""
 
-import gzip
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 
 from sparsetorch.exporter.source import read_checkpoint
+from sparsetorch.files import gzipped_size
 from sparsetorch.masking import plain_state_dict
 from sparsetorch.report.file_contents import totals
 
@@ -28,7 +28,7 @@ def checkpoint_contents(path: Path) -> dict[str, Any]:
     return {
         "file": str(path),
         "kind": "checkpoint",
-        "size": {"raw": len(content), "gzip": len(gzip.compress(content, 6, mtime=0))},
+        "size": {"raw": len(content), "gzip": gzipped_size(content)},
         "operators": dict(Counter(name for layer in found for name in layer["operators"])),
         "layers": found,
         "totals": totals(found),

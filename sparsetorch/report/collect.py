@@ -1,17 +1,17 @@
 """Everything that a report says, gathered from a run folder or a .tflite file. Needs neither torch nor TensorFlow."""
 
-import gzip
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sparsetorch.errors import BadInputError
+from sparsetorch.files import gzipped_size
 from sparsetorch.latency.result import KIND, BenchResult, stored_as
 from sparsetorch.report.network import Row, rows
 from sparsetorch.report.run_folder import Run, read_json, read_run
-from sparsetorch.tflite import VALUES, Model, Storage, decode, encode, load, to_bytes
+from sparsetorch.tflite import VALUES, Model, Storage, decode, encode, load, main_values, to_bytes
+from sparsetorch.tflite.sense import expect_sense
 from sparsetorch.xnnpack import DEFAULT_TARGETS, Verdict, verify
 
 _MOST_BYTES, _MOST_GROWTH = 128 << 20, 100
@@ -142,7 +142,7 @@ def _with_model(contents: Contents, path: Path, targets: Sequence[str], progress
     progress("verdict")
     verdict = verify(path, targets)
     model = load(path)
-    try:
+    with expect_sense(path):
         progress("operators")
         network = tuple(rows(model, verdict.reasons))
         progress("sizes in every precision")
@@ -150,18 +150,12 @@ def _with_model(contents: Contents, path: Path, targets: Sequence[str], progress
         sizes, notes = _sizes(model, content), contents.notes
         if len(sizes) == 1:
             notes = (*notes, "Sizes in other precisions are left out: unpacked, the weights take too much memory.")
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error) as error:
-        if isinstance(error, BadInputError):
-            raise
-        raise BadInputError(
-            f"{path} contradicts itself ({type(error).__name__}: {error}). Convert it again."
-        ) from error
     return replace(contents, model=str(path), verdict=verdict, network=network, sizes=sizes, notes=notes)
 
 
 def _sizes(model: Model, content: bytes) -> tuple[Size, ...]:
     """The file itself, and what the same network takes in every precision, dense and sparse."""
-    values = _main_values(model)
+    values = main_values(model.tensors)
     is_sparse = any(tensor.sparsity is not None for tensor in model.tensors)
     encoding = "sparse" if is_sparse else "dense"
     found = [Size(f"this file: {stored_as(encoding, values)}", values, encoding, *_measure(content), is_file=True)]
@@ -180,16 +174,7 @@ def _sizes(model: Model, content: bytes) -> tuple[Size, ...]:
 
 
 def _measure(content: bytes) -> tuple[int, int]:
-    return len(content), len(gzip.compress(content, 6, mtime=0))
-
-
-def _main_values(model: Model) -> str:
-    """What most weight bytes are stored as."""
-    held: dict[str, int] = {}
-    for tensor in model.tensors:
-        if tensor.data is not None:
-            held[tensor.type_name] = held.get(tensor.type_name, 0) + tensor.data.size
-    return max(held, key=lambda name: held[name], default="float32")
+    return len(content), gzipped_size(content)
 
 
 def _metrics(run: Run | None) -> dict[str, float]:

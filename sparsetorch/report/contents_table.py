@@ -1,12 +1,12 @@
 """A report as terminal tables."""
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from sparsetorch.report.collect import Contents
 from sparsetorch.report.headline import State, headline
+from sparsetorch.report.terminal import make_console
 
 _COLOURS = {
     State.OBSERVED: "green",
@@ -21,9 +21,7 @@ _COLOURS = {
 
 def print_contents(contents: Contents) -> None:
     """Verdict, sizes, latency, accuracy and sparsity on standard output; the layers are `inspect`'s to show."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = max(console.width, 130)
+    console = make_console()
     first = headline(contents)
     console.print(f"[bold]{escape(contents.model or contents.source)}[/]")
     console.print(f"[{_COLOURS[first.state]}]{escape(first.words)}[/]. {escape(first.detail)}")

@@ -1,11 +1,8 @@
 """What `sparsetorch export` shows: stages while it works, sizes and the verdict when it is done."""
 
 import argparse
-import contextlib
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,24 +10,10 @@ from rich.table import Table
 
 from sparsetorch.exporter.outcome import ExportReport
 from sparsetorch.files import write_json
+from sparsetorch.report.terminal import is_quiet, make_console
 
 _WORTH_A_LINE = 0.3
 """Share of zeros above which a layer other than a 1x1 convolution that stays dense is told."""
-
-
-@contextlib.contextmanager
-def stages(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A spinner with the name of the stage at hand on a terminal, a line per stage elsewhere; on standard error."""
-    if quiet:
-        yield lambda stage: None
-        return
-    console = Console(stderr=True, highlight=False)
-    started = time.monotonic()
-    if not console.is_terminal:
-        yield lambda stage: console.print(f"{time.monotonic() - started:5.1f} s  {stage}")
-        return
-    with console.status("") as status:
-        yield lambda stage: status.update(f"{stage} ...")
 
 
 def tell(report: ExportReport, args: argparse.Namespace, command: str, reference: str) -> int:
@@ -50,16 +33,9 @@ def tell(report: ExportReport, args: argparse.Namespace, command: str, reference
     return 3
 
 
-def is_quiet(args: argparse.Namespace) -> bool:
-    """Whether a command prints nothing but its JSON."""
-    return bool(args.quiet) or args.json == "-"
-
-
 def print_report(report: ExportReport, command: str, reference: str) -> None:
     """Sizes, numeric errors against `reference`, encoded layers, and a verdict per target; on standard output."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = max(console.width, 110)
+    console = make_console()
     table = Table(
         "file",
         "weights",

@@ -1,11 +1,11 @@
 """The contents of a .tflite file as plain values. Needs neither torch nor TensorFlow."""
 
-import gzip
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sparsetorch.files import gzipped_size
 from sparsetorch.tflite import Model, Tensor, load
 from sparsetorch.tflite.model import element_count
 from sparsetorch.tflite.sense import expect_sense
@@ -25,7 +25,7 @@ def file_contents(path: Path) -> dict[str, Any]:
     return {
         "file": str(path),
         "kind": "tflite",
-        "size": {"raw": len(content), "gzip": len(gzip.compress(content, 9, mtime=0))},
+        "size": {"raw": len(content), "gzip": gzipped_size(content)},
         "operators": dict(Counter(operator.name for graph in model.graphs for operator in graph.operators)),
         "inputs": [_value(tensor) for tensor in model.graphs[0].inputs],
         "outputs": [_value(tensor) for tensor in model.graphs[0].outputs],

@@ -3,16 +3,15 @@
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from sparsetorch.report.terminal import make_console
 
 
 def print_contents(found: dict[str, Any]) -> None:
     """Print layers, operators and sizes on standard output."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = max(console.width, 140)
+    console = make_console()
     table = Table("layer", title=escape(found["file"]), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.columns[0].overflow = "fold"
     table.add_column("operators", overflow="fold")

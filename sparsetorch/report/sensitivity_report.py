@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from sparsetorch.analysis.sensitivity import Curve
+from sparsetorch.report.terminal import make_console
 
 
 def print_sensitivity(
@@ -25,9 +25,7 @@ def print_sensitivity(
         cells = [f"{accuracy:.4f}" for accuracy in curve.accuracies]
         cells += [] if recommended is None else [f"{recommended[curve.name]:.1%}"]
         table.add_row(escape(curve.name), f"{curve.size:,}", *cells)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 130)
+    console = make_console(soft_wrap=False)
     console.print(table)
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from sparsetorch.analysis import Account
+from sparsetorch.report.terminal import make_console
 
 _COLUMNS = ("layer", "shape", "weights", "non-zero", "sparsity", "of MACs", "MACs", "sparse MACs", "bytes")
 
@@ -54,9 +54,7 @@ def accounting_table(account: Account) -> Table:
 
 def print_accounting(account: Account) -> None:
     """Print the table on standard output; wide enough to keep its columns where that is no terminal."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 130)
+    console = make_console(soft_wrap=False)
     console.print(accounting_table(account))
 
 

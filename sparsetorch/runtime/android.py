@@ -18,8 +18,8 @@ from pathlib import Path
 
 from sparsetorch.errors import CannotObserveError
 from sparsetorch.exporter.interpreter import Array
+from sparsetorch.process import ProcessError, output
 from sparsetorch.runtime.model_io import Output, inputs_of, outputs_of
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.profile import delegate_operators
 from sparsetorch.runtime.worker import ModelJob, ModelResult, Timing, WorkerResult
 from sparsetorch.tflite.model import element_count
@@ -104,7 +104,7 @@ class _Phone:
             )
         try:
             listed = output([adb, "devices"], limit=60).splitlines()[1:]
-        except (ProcessFailedError, ProcessTimeoutError) as error:
+        except ProcessError as error:
             raise CannotObserveError(f"`adb devices` ended with {error}; is the adb server running?") from error
         states = dict(line.split("\t", 1) for line in listed if "\t" in line)
         ready = [serial for serial, state in states.items() if state.strip() == "device"]
@@ -133,8 +133,8 @@ class _Phone:
     def _call(self, *words: str, limit: float) -> str:
         try:
             return output([self.adb, "-s", self.serial, *words], limit=limit)
-        except (ProcessFailedError, ProcessTimeoutError) as error:
-            said = _last_error(error.errors) if isinstance(error, ProcessFailedError) and error.errors else str(error)
+        except ProcessError as error:
+            said = _last_error(error.errors) if error.errors else str(error)
             raise CannotObserveError(f"adb {words[0]} failed on {self.serial}: {said}") from error
 
     def versions(self, program: Path) -> dict[str, str]:

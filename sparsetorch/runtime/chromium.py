@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, CannotObserveError
+from sparsetorch.process import ProcessError, output
 from sparsetorch.runtime import wasm
 from sparsetorch.runtime.cache import install, installed
 from sparsetorch.runtime.node import find_node
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.worker import ModelJob, Timing, WorkerResult, run_worker
 
 VARIABLE = "SPARSETORCH_CHROMIUM"
@@ -72,7 +72,7 @@ def version() -> str:
     browser = find_chromium()
     try:
         said = output([str(browser), "--version"], limit=60)
-    except (ProcessFailedError, ProcessTimeoutError, OSError) as error:
+    except (ProcessError, OSError) as error:
         raise CannotObserveError(f"{browser} does not start ({error}).") from error
     return " ".join(said.split()[:2]) or "Chromium of unknown version"
 
@@ -96,10 +96,9 @@ def install_browser() -> tuple[Path, bool]:
         words = [str(node.path), str(packages / "node_modules" / "playwright-core" / "cli.js"), "install", _BROWSER]
         try:
             output(words, limit=_INSTALL_LIMIT, environment={"PLAYWRIGHT_BROWSERS_PATH": str(folder)})
-        except (ProcessFailedError, ProcessTimeoutError) as error:
-            said = error.errors.splitlines() if isinstance(error, ProcessFailedError) else []
+        except ProcessError as error:
             raise BadInputError(
-                f"Playwright could not download Chromium: {next(iter(said), str(error))}. It needs the network once; or install "
+                f"Playwright could not download Chromium: {error.complaint('Error')}. It needs the network once; or install "
                 f"your distribution's Chromium."
             ) from error
         if _executable(folder) is None:

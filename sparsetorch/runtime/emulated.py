@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, CannotObserveError
+from sparsetorch.process import ProcessError, output
 from sparsetorch.runtime.cache import install, installed
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.worker import ModelJob, WorkerResult, run_worker
 
 LITERT = "2.3.0"
@@ -52,11 +52,9 @@ def install_litert(folder: Path, *options: str) -> None:
     words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *options]
     try:
         output([*words, "--target", str(folder), f"ai-edge-litert=={LITERT}"], limit=_INSTALL_LIMIT)
-    except (ProcessFailedError, ProcessTimeoutError) as error:
-        said = error.errors.splitlines() if isinstance(error, ProcessFailedError) else []
-        told = next((line for line in said if line.startswith("ERROR")), said[-1] if said else str(error))
+    except ProcessError as error:
         raise BadInputError(
-            f"pip could not install ai-edge-litert {LITERT}: {told}. It needs the network once."
+            f"pip could not install ai-edge-litert {LITERT}: {error.complaint('ERROR')}. It needs the network once."
         ) from error
     if not (folder / LIBRARY).is_file():
         raise BadInputError(f"ai-edge-litert {LITERT} holds no {LIBRARY} for this platform.")
@@ -122,5 +120,5 @@ def qemu_version(qemu: str) -> str:
     """The emulator's version, such as `7.2.22`."""
     try:
         return output([qemu, "--version"], limit=20).split("version ")[1].split()[0].rstrip(",")
-    except (IndexError, ProcessFailedError, ProcessTimeoutError):
+    except (IndexError, ProcessError):
         return "of unknown version"

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, CannotObserveError
+from sparsetorch.process import ProcessError, output
 from sparsetorch.runtime.cache import install, installed
 from sparsetorch.runtime.emulated import (
     LIBRARY,
@@ -25,7 +26,6 @@ from sparsetorch.runtime.emulated import (
     install_litert,
     qemu_version,
 )
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.worker import ModelJob, WorkerResult, run_worker
 
 PROCESSOR = "neoverse-n1"
@@ -96,11 +96,9 @@ def _unpack_debian(folder: Path) -> dict[str, str]:
     def call(*words: str) -> str:
         try:
             return output(words, limit=_LIMIT, environment=environment, folder=apt / "packages")
-        except (ProcessFailedError, ProcessTimeoutError) as error:
-            said = error.errors.splitlines() if isinstance(error, ProcessFailedError) else []
-            told = next((line for line in said if line.startswith("E:")), said[-1] if said else str(error))
+        except ProcessError as error:
             raise BadInputError(
-                f"{words[0]} {words[1]} failed: {told}. It needs the network and Debian's arm64 packages once."
+                f"{words[0]} {words[1]} failed: {error.complaint('E:')}. It needs the network and Debian's arm64 packages once."
             ) from error
 
     call("apt-get", "update", "-qq")

@@ -29,13 +29,13 @@ def run(
     return run_worker(_WORKER, jobs, folder, timing, extra={"delegate": True, "denormals": False}, progress=progress)
 
 
-def run_plain(jobs: Sequence[ModelJob], folder: Path) -> WorkerResult:
-    """Outputs of all models by LiteRT's own kernels, with the share of denormal numbers among the values computed.
+def run_plain(jobs: Sequence[ModelJob], folder: Path, denormals: bool = False) -> WorkerResult:
+    """Outputs of all models by LiteRT's own kernels; with `denormals`, their share among the values computed.
 
     Raises:
         CannotObserveError: LiteRT does not start.
     """
-    return run_worker(_WORKER, jobs, folder, extra={"delegate": False, "denormals": True})
+    return run_worker(_WORKER, jobs, folder, extra={"delegate": False, "denormals": denormals})
 
 
 def has_avx() -> bool:

@@ -19,16 +19,17 @@ from ai_edge_litert import schema_py_generated as schema
 from sparsetorch.analysis.layer_costs import CostTable, LayerShape, LayerTimes
 from sparsetorch.errors import BadInputError, CannotObserveError
 from sparsetorch.files import write_atomically
+from sparsetorch.preflight.builder import Array, Builder
 from sparsetorch.runtime import host, wasm
 from sparsetorch.runtime.cache import runtimes_folder
 from sparsetorch.runtime.worker import ModelJob, Timing, job_folder
-from sparsetorch.tflite import Graph, Model, Operator, Tensor, encode, save
+from sparsetorch.tflite import Model, Tensor, encode, save
+from sparsetorch.tflite.passes.links import OP, new_options
 from sparsetorch.xnnpack import verify
 
 SPARSITIES = (0.7, 0.85, 0.95)
 """All above two thirds: below, XNNPACK runs a file of such layers densely."""
 _FEW, _MANY = 1, 5
-_OPS = schema.BuiltinOperator
 
 
 @dataclass(frozen=True)
@@ -122,55 +123,31 @@ def _each(shape: LayerShape, sparsity: float | None, effort: Effort) -> tuple[st
 def layer_model(shape: LayerShape, count: int, sparsity: float | None) -> Model:
     """The file that is timed: `count` times the convolution, dense, or encoded at `sparsity`."""
     random = np.random.default_rng(0)
-    graph = Graph([], [], [], [], "main")
-
-    def constant(name: str, values: np.ndarray) -> Tensor:
-        made = Tensor(
-            name, values.shape, schema.TensorType.INT32 if values.dtype == np.int32 else schema.TensorType.FLOAT32
-        )
-        made.data = np.frombuffer(values.tobytes(), np.uint8)
-        return made
-
-    def floats(name: str, values: np.ndarray) -> Tensor:
-        return constant(name, values.astype(np.float32))
-
-    def add(code: int, inputs: list[Tensor | None], sizes: tuple[int, ...], options: object, kind: int) -> Tensor:
-        result = Tensor(f"value{len(graph.operators)}", sizes)
-        graph.operators.append(Operator(code, inputs, [result], options, kind))
-        return result
-
+    to = Builder()
     height, width, depth = shape.height, shape.width, shape.in_channels
-    source = Tensor("input", (1, 2 * height, 2 * width, 3))
-    padding = constant("paddings", np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32))
-    kinds = schema.BuiltinOptions
-    x = add(_OPS.PAD, [source, padding], (1, 2 * height + 2, 2 * width + 2, 3), schema.PadOptionsT(), kinds.PadOptions)
-    stem = floats("stem", random.normal(0.0, 0.3, (depth, 3, 3, 3)))
-    bias = floats("stem.bias", random.normal(0.0, 0.1, depth))
-    x = add(_OPS.CONV_2D, [x, stem, bias], (1, height, width, depth), _convolution(2), kinds.Conv2DOptions)
-    axes = constant("axes", np.array([1, 2], np.int32))
-    for number in range(count):
+
+    def convolution(source: Tensor, weight: Array, stride: int) -> Tensor:
+        bias = random.normal(0.0, 0.1, len(weight)).astype(np.float32)
+        options = new_options(
+            "Conv2D", padding=schema.Padding.VALID, strideH=stride, strideW=stride, dilationHFactor=1, dilationWFactor=1
+        )
+        operands = [source, to.constant(weight.astype(np.float32)), to.constant(bias)]
+        return to.add(OP.CONV_2D, operands, (1, height, width, len(weight)), options)
+
+    to.input("input", (1, 3, 2 * height, 2 * width))
+    padded = to.pad(to.value("input"), 1, 1, 1, 1)
+    x = convolution(padded, random.normal(0.0, 0.3, (depth, 3, 3, 3)), 2)
+    axes = to.constant(np.array([1, 2], np.int32))
+    for _ in range(count):
         values = random.normal(0.0, 1.0, (shape.out_channels, 1, 1, depth)) / np.sqrt(depth)
         if sparsity is not None:
             order = np.argsort(np.abs(values), axis=None)
             values.ravel()[order[: int(np.ceil(sparsity * values.size))]] = 0.0
-        inputs: list[Tensor | None] = [
-            x,
-            floats(f"weight{number}", values),
-            floats(f"bias{number}", random.normal(0.0, 0.1, shape.out_channels)),
-        ]
-        y = add(_OPS.CONV_2D, inputs, (1, height, width, shape.out_channels), _convolution(1), kinds.Conv2DOptions)
-        sizes = (1, shape.out_channels)
-        graph.outputs.append(add(_OPS.MEAN, [y, axes], sizes, schema.ReducerOptionsT(), kinds.ReducerOptions))
-    graph.inputs.append(source)
-    model = Model([graph], description="one 1x1 convolution, timed")
+        pooled = [convolution(x, values, 1), axes]
+        to.graph.outputs.append(
+            to.add(OP.MEAN, pooled, (1, shape.out_channels), new_options("Reducer", keepDims=False))
+        )
+    model = Model([to.graph], description="one 1x1 convolution, timed")
     if sparsity is not None:
         encode(model)
     return model
-
-
-def _convolution(stride: int) -> schema.Conv2DOptionsT:
-    made = schema.Conv2DOptionsT()
-    made.padding = schema.Padding.VALID
-    made.strideH = made.strideW = stride
-    made.dilationHFactor = made.dilationWFactor = 1
-    return made

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparsetorch.errors import CannotObserveError
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
+from sparsetorch.process import ProcessError, output
 
 OLDEST = 20
 """Node.js 20: what playwright-core 1.64 asks for, and the oldest with the WebAssembly features that LiteRT.js needs."""
@@ -71,5 +71,5 @@ def _wheel() -> tuple[Path | None, tuple[str, ...]]:
 def _version(path: Path) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in output([str(path), "--version"], limit=20).strip().lstrip("v").split("."))
-    except (ValueError, OSError, ProcessFailedError, ProcessTimeoutError):
+    except (ValueError, OSError, ProcessError):
         return (0,)

@@ -19,8 +19,6 @@ class Reference:
     """Outputs of one model for each set of inputs, or why there are none."""
 
     outputs: list[list[Array]]
-    denormal: float = 0.0
-    """Share of denormal numbers among all values that the model computes, of the worst set: they are slow everywhere."""
     failure: str | None = None
     noise: float = 0.0
     """Relative difference between these and the outputs of XNNPACK's dense kernels: what another order of the same sums costs
@@ -34,11 +32,7 @@ def references(jobs: Sequence[ModelJob], folder: Path) -> list[Reference]:
         BadInputError: damaged sparsity metadata.
         CannotObserveError: LiteRT does not start.
     """
-    decoded = [
-        ModelJob(folder / f"decoded-{number}.tflite", decode(job.model), job.inputs) for number, job in enumerate(jobs)
-    ]
-    for job in decoded:
-        save(job.model, job.path)
+    decoded = _decoded(jobs, folder)
     made = []
     plain, dense = host.run_plain(decoded, folder).models, host.run(decoded, folder).models
     for job, found, again in zip(decoded, plain, dense, strict=True):
@@ -47,7 +41,26 @@ def references(jobs: Sequence[ModelJob], folder: Path) -> list[Reference]:
         if found.failure is not None or len(whole) != len(job.inputs):
             made.append(Reference([], failure=found.failure or "its outputs do not have the file's shapes"))
         else:
-            made.append(Reference(whole, found.denormal or 0.0, noise=_noise(job, whole, again)))
+            made.append(Reference(whole, noise=_noise(job, whole, again)))
+    return made
+
+
+def denormal_share(job: ModelJob, folder: Path) -> float:
+    """Share of denormal numbers among all values that a model computes; 0 where it does not run.
+
+    Raises:
+        BadInputError: damaged sparsity metadata.
+        CannotObserveError: LiteRT does not start.
+    """
+    return host.run_plain(_decoded([job], folder), folder, denormals=True).models[0].denormal or 0.0
+
+
+def _decoded(jobs: Sequence[ModelJob], folder: Path) -> list[ModelJob]:
+    made = [
+        ModelJob(folder / f"decoded-{number}.tflite", decode(job.model), job.inputs) for number, job in enumerate(jobs)
+    ]
+    for job in made:
+        save(job.model, job.path)
     return made
 
 

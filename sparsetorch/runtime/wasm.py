@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sparsetorch.errors import BadInputError, CannotObserveError
+from sparsetorch.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.cache import install, installed
 from sparsetorch.runtime.model_io import inputs_of, outputs_of
 from sparsetorch.runtime.node import Node, find_node
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, output
 from sparsetorch.runtime.worker import ModelJob, Timing, WorkerResult, run_worker
 from sparsetorch.tflite import Model
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from sparsetorch.errors import CannotObserveError
 from sparsetorch.exporter.interpreter import Array, random_inputs
+from sparsetorch.process import ProcessFailedError, ProcessTimeoutError, lines
 from sparsetorch.runtime.model_io import Output, inputs_of
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, lines
 from sparsetorch.runtime.profile import delegate_operators
 from sparsetorch.tflite.model import Model
 from sparsetorch.tflite.read import load

@@ -30,6 +30,7 @@ from sparsetorch.structured.channel_masks import ChannelMasks
 from sparsetorch.structured.chex_update import chex_update, structure_scores
 from sparsetorch.structured.feature_ranks import RankCollector
 from sparsetorch.structured.groups import Group, channel_groups, prunable
+from sparsetorch.structured.slicing import filters_of
 
 
 class ChannelSparsifier:
@@ -273,10 +274,9 @@ def channel_norms(channels: ChannelMasks, group: Group) -> Tensor:
     squares = torch.zeros(group.channels, dtype=torch.float64)
     size = 0
     for member in group.of_role("out"):
-        rows = channels.restored(member.module).double().cpu()
-        rows = rows.reshape(len(rows), -1)[torch.tensor(member.indices)].flatten(1)
-        squares += rows.square().sum(dim=1)
-        size += rows.shape[1]
+        filters = filters_of(channels.restored(member.module), member.indices)
+        squares += filters.square().sum(dim=1)
+        size += filters.shape[1]
     return (squares / size).sqrt()
 
 

@@ -23,7 +23,7 @@ from sparsetorch.sparsify.chex import (
 from sparsetorch.sparsify.mask import keep_top
 from sparsetorch.structured.channel_masks import ChannelMasks
 from sparsetorch.structured.groups import Group
-from sparsetorch.structured.slicing import out_first
+from sparsetorch.structured.slicing import filters_of, out_first
 
 
 def chex_update(
@@ -79,8 +79,7 @@ def _update_group(
 def columns_of(channels: ChannelMasks, group: Group, path: str) -> Tensor:
     """The filters of the layer at `path` with all channels of the group restored: (fan-in, C), float64, on the processor."""
     member = next(member for member in group.of_role("out") if member.module == path)
-    rows = channels.restored(path).double().cpu()
-    return rows.reshape(len(rows), -1)[torch.tensor(member.indices)].flatten(1).T
+    return filters_of(channels.restored(path), member.indices).T
 
 
 def structure_scores(
@@ -124,8 +123,7 @@ def _magnitudes(module: nn.Module, group: Group, active: Tensor | None) -> Tenso
     total = torch.zeros(group.channels, dtype=torch.float64)
     for member in group.of_role("out"):
         layer = module.get_submodule(member.module)
-        weight = out_first(effective_weight(layer).double().abs().cpu(), layer)
-        means = weight.reshape(len(weight), -1).mean(dim=1)[torch.tensor(member.indices)].mean(dim=1)
+        means = filters_of(out_first(effective_weight(layer), layer), member.indices).abs().mean(dim=1)
         kept = means if active is None else means[active]
         total += means / max(float(kept.mean()), 1e-30)
     return total

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from sparsetorch.masking import evaluating
 from sparsetorch.sparsify.hrank import feature_map_ranks
 from sparsetorch.structured.groups import Group, Member
 
@@ -110,17 +111,13 @@ def member_is_whole(member: Member) -> bool:
 def hrank_scores(module: nn.Module, groups: Sequence[Group], batches: Iterable[Tensor]) -> dict[str, Tensor]:
     """Mean feature-map rank of every channel, (C,) by group, over batches of images (N, C, H, W), in eval mode."""
     collector = RankCollector(module, groups)
-    training = [(inner, inner.training) for inner in module.modules()]
     collector.attach()
     try:
-        module.eval()
-        with torch.no_grad():
+        with evaluating(module), torch.no_grad():
             for images in batches:
                 module(images)
     finally:
         collector.detach()
-        for inner, mode in training:
-            inner.training = mode
     return collector.scores()
 
 

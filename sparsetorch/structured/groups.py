@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sparsetorch.errors import BadInputError
+from sparsetorch.masking import evaluating
 
 Role = Literal["out", "in", "channel"]
 
@@ -118,19 +119,13 @@ def guess_input_shape(module: nn.Module) -> tuple[int, ...]:
     else:
         sizes = []
     parameter = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
-    modes = [(inner, inner.training) for inner in module.modules()]
-    try:
-        module.eval()
+    with evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
         for size in sizes:
             try:
-                with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                    module(torch.zeros(2, *size, dtype=parameter.dtype, device=parameter.device))
+                module(torch.zeros(2, *size, dtype=parameter.dtype, device=parameter.device))
             except (RuntimeError, ValueError, TypeError, IndexError):
                 continue
             return size
-    finally:
-        for inner, training in modes:
-            inner.training = training
     raise BadInputError(
         f"input_shape: {type(module).__name__} runs on none of the shapes tried ({', '.join(map(str, sizes)) or 'none'}); "
         "give the shape of one input without the batch, such as (3, 224, 224)"

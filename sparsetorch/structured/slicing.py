@@ -17,6 +17,17 @@ def out_first(weight: Tensor, layer: nn.Module) -> Tensor:
     return weight.transpose(0, 1) if getattr(layer, "transposed", False) else weight
 
 
+def filters_of(rows: Tensor, indices: Sequence[Sequence[int]]) -> Tensor:
+    """What makes each channel of a group in one layer: (C, fan-in), float64, on the processor.
+
+    Args:
+        rows: the layer's weight, output channels first (`out_first`).
+        indices: for each channel of the group, its own output channels in this layer.
+    """
+    rows = rows.detach().double().cpu()
+    return rows.reshape(len(rows), -1)[torch.tensor(indices)].flatten(1)
+
+
 @dataclass
 class Cut:
     """The indices of one layer that go."""

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from sparsetorch.errors import BadInputError
+from sparsetorch.masking import evaluating
 from sparsetorch.masking.plain import plain_weights
 from sparsetorch.structured.groups import Group, Member, Role
 
@@ -258,8 +259,7 @@ def _generator(parameter: torch.Tensor) -> torch.Generator:
 @contextmanager
 def _traceable(module: nn.Module) -> Iterator[None]:
     """Eval mode, every parameter asking for a gradient, no masks; everything as before afterwards."""
-    modes = [(inner, inner.training) for inner in module.modules()]
-    with plain_weights(module):
+    with evaluating(module), plain_weights(module):
         wanted = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
         try:
             for parameter, _ in wanted:
@@ -269,5 +269,3 @@ def _traceable(module: nn.Module) -> Iterator[None]:
         finally:
             for parameter, asked in wanted:
                 parameter.requires_grad_(asked)
-            for inner, training in modes:
-                inner.training = training

@@ -6,7 +6,7 @@ from sparsetorch.tflite.layouts import Layout, encode_csr, encode_levels, smalle
 from sparsetorch.tflite.model import Graph, Model, Operator, Signature, Tensor
 from sparsetorch.tflite.read import from_bytes, load
 from sparsetorch.tflite.sparse import densify
-from sparsetorch.tflite.storage import VALUES, Storage
+from sparsetorch.tflite.storage import VALUES, Storage, main_values
 from sparsetorch.tflite.write import save, to_bytes
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "encode_levels",
     "from_bytes",
     "load",
+    "main_values",
     "save",
     "smallest_layout",
     "to_bytes",

@@ -7,6 +7,7 @@ int8 is symmetric: w = scale_o * q, q in -127 .. 127, zero point 0, scale_o = ma
 specification: weights per axis, in [-127, 127]). Rounding comes first, so what it makes zero is a zero that is left out.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,15 @@ class Storage:
     def rounds(self) -> bool:
         """Whether weights do not stay what they are."""
         return self.clusters is not None or (self.values, self.dense) != ("float32", "float32")
+
+
+def main_values(tensors: Iterable[Tensor]) -> str:
+    """What most bytes of constants are stored as: `float32`, `int8`, ...; `float32` where there are none."""
+    held: dict[str, int] = {}
+    for tensor in tensors:
+        if tensor.data is not None:
+            held[tensor.type_name] = held.get(tensor.type_name, 0) + tensor.data.size
+    return max(held, key=lambda name: held[name], default="float32")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -14,7 +13,7 @@ from sparsetorch.report.headline import headline
 from sparsetorch.report.page.colours import DARK, FIGURE_RULES, LIGHT, variables
 from sparsetorch.report.page.figure import TIMES
 from sparsetorch.report.page.figures import figures
-from sparsetorch.xnnpack import Verdict
+from sparsetorch.report.reasons import grouped_reasons
 
 _HERE = Path(__file__).parent
 
@@ -126,22 +125,3 @@ def _best_ratios(contents: Contents) -> list[Tile]:
                 Tile(f"{row.ratio.value:.2f}{TIMES}", f"as fast as {contents.bench.reference} in {name}, measured")
             )
     return tiles
-
-
-def grouped_reasons(verdict: Verdict) -> list[dict[str, Any]]:
-    """The reasons, those with one rule and one fix together."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for reason in verdict.reasons:
-        where = reason.module or reason.tensor
-        place = f"{where} ({reason.operator}): {reason.found}" if where else reason.found
-        groups.setdefault((reason.rule, reason.required, reason.fix), []).append(place)
-    return [
-        {
-            "rule": rule,
-            "required": required,
-            "fix": fix,
-            "places": places,
-            "unsafe": rule.startswith(("unsafe", "integer", "unpacked")),
-        }
-        for (rule, required, fix), places in groups.items()
-    ]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparsetorch.errors import CannotObserveError
+from sparsetorch.process import output
 from sparsetorch.runtime import node
-from sparsetorch.runtime.process import output
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparsetorch.runtime.process import ProcessFailedError, ProcessTimeoutError, describe_exit, lines, output
+from sparsetorch.process import ProcessFailedError, ProcessTimeoutError, describe_exit, lines, output
 
 
 def python(code: str) -> list[str]:

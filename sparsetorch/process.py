@@ -14,11 +14,23 @@ _GRACE = 2.0
 """Seconds between asking a process group to end and ending it."""
 
 
-class ProcessTimeoutError(Exception):
+class ProcessError(Exception):
+    """The process did not come to its end, or not to a good one."""
+
+    errors = ""
+    """What it wrote to standard error."""
+
+    def complaint(self, start: str) -> str:
+        """One line of what it said: the first that begins with `start`, else the last, else how it ended."""
+        said = self.errors.splitlines()
+        return next((line for line in said if line.startswith(start)), said[-1] if said else str(self))
+
+
+class ProcessTimeoutError(ProcessError):
     """The process said nothing for too long, or ran for too long."""
 
 
-class ProcessFailedError(Exception):
+class ProcessFailedError(ProcessError):
     """The process ended with an exit code other than 0."""
 
     def __init__(self, code: int, errors: str) -> None:
@@ -37,15 +49,31 @@ def describe_exit(code: int) -> str:
 
 
 @contextlib.contextmanager
-def _running(
-    words: Sequence[str], errors: int, environment: dict[str, str] | None, folder: Path | None
+def running(
+    words: Sequence[str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.DEVNULL,
+    environment: dict[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, the whole of which is gone when the block is left, however it is left."""
+    """A process in a group of its own, the whole of which is gone when the block is left, however it is left.
+
+    Args:
+        words: the command.
+        stdin, stdout, stderr: as `subprocess.Popen` takes them.
+        environment: variables to add.
+        folder: where to run it; None: here.
+
+    Raises:
+        OSError: it cannot be started.
+    """
     process = subprocess.Popen(
         words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=errors,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
         env=None if environment is None else {**os.environ, **environment},
         cwd=folder,
         start_new_session=True,
@@ -59,8 +87,10 @@ def _running(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
                 break
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
 
 
 def lines(
@@ -83,7 +113,10 @@ def lines(
     Raises:
         ProcessTimeoutError, ProcessFailedError: after the lines that came before.
     """
-    with tempfile.TemporaryFile() as errors, _running(words, errors.fileno(), environment, folder) as process:
+    with (
+        tempfile.TemporaryFile() as errors,
+        running(words, stderr=errors.fileno(), environment=environment, folder=folder) as process,
+    ):
         assert process.stdout is not None
         end, rest = time.monotonic() + total, b""
         with selectors.DefaultSelector() as selector:
