@@ -70,10 +70,10 @@ def export(
     plain = permanent_copy(module).eval().cpu().float()
     if sparsity is not None:
         prune_once(plain, sparsity)
+    progress("PyTorch")
+    expected = reference(plain, shape)
     with tempfile.TemporaryDirectory(prefix="sparsetorch-") as folder, Converter() as converter:
         onnx = Path(folder, "model.onnx")
-        progress("PyTorch")
-        expected = reference(plain, shape)
         progress("ONNX")
         with disk_errors(onnx):
             torch_to_onnx(plain, shape, onnx)
