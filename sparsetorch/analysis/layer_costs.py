@@ -70,6 +70,8 @@ class CostTable:
     """By module path."""
     times: tuple[LayerTimes, ...]
     """One for each different shape."""
+    rest_ms: float | None = None
+    """What the network takes beside these layers; None where the whole network was not timed."""
 
     def of(self, name: str) -> LayerTimes:
         """The times of a layer."""
@@ -86,6 +88,14 @@ class CostTable:
         usual = each * self.layers[name].height * self.layers[name].width
         return fixed, min(max(slope, usual / _TRUSTED), usual * _TRUSTED)
 
+    def predict_ms(self, sparsities: Mapping[str, float]) -> float:
+        """Milliseconds of these layers together, by module path, each at its sparsity."""
+        lines = {name: self.line_of(name) for name in sparsities}
+        return sum(
+            fixed + slope * self.layers[name].weights * (1.0 - sparsities[name])
+            for name, (fixed, slope) in lines.items()
+        )
+
     def to_json(self) -> str:
         """As text that `read` takes."""
         return json.dumps(self.to_dict(), indent=1)
@@ -97,7 +107,13 @@ class CostTable:
             for one in self.times
         ]
         layers = {name: asdict(shape) for name, shape in self.layers.items()}
-        return {"runtime": self.runtime, "processor": self.processor, "layers": layers, "times": times}
+        return {
+            "runtime": self.runtime,
+            "processor": self.processor,
+            "layers": layers,
+            "times": times,
+            "rest_ms": self.rest_ms,
+        }
 
     @classmethod
     def read(cls, path: str | Path) -> "CostTable":
@@ -118,7 +134,9 @@ class CostTable:
                 for one in found["times"]
             )
             layers = {name: LayerShape(**shape) for name, shape in found["layers"].items()}
-            table = cls(str(found["runtime"]), str(found["processor"]), layers, times)
+            rest = found.get("rest_ms")
+            rest_ms = None if rest is None else float(rest)
+            table = cls(str(found["runtime"]), str(found["processor"]), layers, times, rest_ms)
         except OSError as error:
             raise BadInputError(f"{path} cannot be read: {error.strerror}; {needed}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -23,21 +23,23 @@ from sparsetorch.preflight.builder import Array, Builder
 from sparsetorch.runtime import host, wasm
 from sparsetorch.runtime.cache import runtimes_folder
 from sparsetorch.runtime.worker import ModelJob, Timing, job_folder
-from sparsetorch.tflite import Model, Tensor, encode, save
+from sparsetorch.tflite import Model, Tensor, encode, load, save
 from sparsetorch.tflite.passes.links import OP, new_options
 from sparsetorch.xnnpack import verify
+from sparsetorch.xnnpack.layers import layers as layers_of
 
 SPARSITIES = (0.7, 0.85, 0.95)
 """All above two thirds: below, XNNPACK runs a file of such layers densely."""
 _FEW, _MANY = 1, 5
+_GOES = 3
 
 
 @dataclass(frozen=True)
 class Effort:
     """How often each file is timed."""
 
-    runs: int = 40
-    warmup: int = 5
+    runs: int = 200
+    warmup: int = 20
 
 
 def measure_costs(
@@ -84,6 +86,42 @@ def measure_costs(
         found.append(LayerTimes(shape, one["dense_ms"], {float(s): ms for s, ms in one["sparse_ms"].items()}))
     progress(len(shapes), len(shapes))
     return CostTable(version, host.processor(), dict(layers), tuple(found))
+
+
+def measure_rest(path: Path, table: CostTable, effort: Effort | None = None) -> float:
+    """What a network takes beside the layers of its table, in milliseconds: its time less what the table gives its layers.
+
+    0 where the layers, timed alone, add up to more than the network takes, as they do on a busy machine.
+
+    Args:
+        path: the network's exported file, on the sparse path; its weights carry their module paths.
+        table: as `measure_costs` made it.
+        effort: rounds and warm-up; None: the defaults. The quietest of three goes counts.
+
+    Raises:
+        BadInputError: a file of another network, or one that the runtime would not run sparse.
+        CannotObserveError: the runtime is not installed or fails.
+    """
+    effort = effort or Effort()
+    model = load(path)
+    found = {layer.module: layer.sparsity for layer in layers_of(model) if layer.module is not None}
+    if lacking := [name for name in table.layers if name not in found]:
+        raise BadInputError(
+            f"{path}: found no weight of {lacking[0]}{f' and {len(lacking) - 1} others' * (len(lacking) > 1)}, needed a file "
+            "that `sparsetorch export` made of this network"
+        )
+    if not (verdict := verify(model, ["wasm"])).eligible:
+        raise BadInputError(
+            f"{path} would not run on the sparse path ({verdict.expected_spmm} sparse convolutions expected), and its time "
+            "says nothing about the rest; export the network pruned to two thirds or more (`sparsetorch export --sparsity 0.85`)"
+        )
+    with job_folder() as folder:
+        job = ModelJob.read(path, sets=1)
+        goes = [wasm.run_litert([job], folder, Timing(effort.runs, effort.warmup)) for _ in range(_GOES)]
+    if failed := next((go.models[0].failure for go in goes if go.models[0].failure is not None), None):
+        raise CannotObserveError(f"LiteRT.js does not run {path}: {failed}")
+    whole = min(float(np.median([one[0] for one in go.rounds])) for go in goes)
+    return max(whole - table.predict_ms({name: found[name] for name in table.layers}), 0.0)
 
 
 def _read_store(path: Path) -> dict[str, Any]:

@@ -24,8 +24,9 @@ class LatencyAware(Distribution):
     """JSON file that `sparsetorch costs` wrote for this network and input size."""
     target_ms: float | None = None
     """Milliseconds for the layers together and `rest_ms`."""
-    rest_ms: float = 0.0
-    """What the rest of the network takes: stem, depthwise layers, classifier."""
+    rest_ms: float | None = None
+    """What the rest of the network takes: stem, depthwise layers, classifier. None: what the table says (`sparsetorch costs
+    --network`), 0 where it was not measured."""
     loss_ratio: float = 1.1
     """Without a target: estimated loss allowed, over that of all layers alike sparse."""
     lowest: float = 0.0
@@ -37,16 +38,25 @@ class LatencyAware(Distribution):
 
     def __post_init__(self) -> None:
         Bounds(self.lowest, self.highest)
-        for name, value in {"loss_ratio": self.loss_ratio - 1.0, "rest_ms": self.rest_ms, **self.sensitivity}.items():
+        least = {"loss_ratio": self.loss_ratio - 1.0, "rest_ms": self.rest_ms or 0.0, **self.sensitivity}
+        for name, value in least.items():
             if value < 0.0:
                 raise BadInputError(f"distribution: {name} is too small")
-        if self.target_ms is not None and self.target_ms <= self.rest_ms:
-            raise BadInputError(f"target_ms: found {self.target_ms:g}, needed more than rest_ms, {self.rest_ms:g}")
+        if self.target_ms is not None and self.target_ms <= (self.rest_ms or 0.0):
+            raise BadInputError(
+                f"target_ms: found {self.target_ms:g}, needed more than rest_ms, {self.rest_ms or 0.0:g}"
+            )
 
     @cached_property
     def table(self) -> CostTable:
         """The table of costs, read once."""
         return CostTable.read(self.costs)
+
+    @property
+    def rest(self) -> float:
+        """Milliseconds of the rest of the network."""
+        told = self.table.rest_ms if self.rest_ms is None else self.rest_ms
+        return told or 0.0
 
     def allocate(
         self, shapes: Mapping[str, Sequence[int]], sparsity: float, *, first_layer: str | None = None
@@ -63,15 +73,19 @@ class LatencyAware(Distribution):
     def check(self, shapes: Mapping[str, Sequence[int]], sparsity: float) -> None:
         """The table has to hold these layers, and the target has to be met within the bounds."""
         layers = self._layers(shapes)
+        if self.target_ms is not None and self.target_ms <= self.rest:
+            raise BadInputError(
+                f"target_ms: found {self.target_ms:g} ms, needed more than {self.rest:g} ms, what the rest of the network takes"
+            )
         least_loss(layers, sparsity, Bounds(self.lowest, self.highest), at_most_ms=self._allowed())
 
     def predict_ms(self, sparsities: Mapping[str, float]) -> float:
         """What the table says that layers at these sparsities take, with `rest_ms`."""
-        layers = self._layers({name: _shape(self.table, name) for name in sparsities})
-        return self.rest_ms + milliseconds(layers, list(sparsities.values()))
+        check_covers(self.table, {name: _shape(self.table, name) for name in sparsities})
+        return self.rest + self.table.predict_ms(sparsities)
 
     def _allowed(self) -> float | None:
-        return None if self.target_ms is None else self.target_ms - self.rest_ms
+        return None if self.target_ms is None else self.target_ms - self.rest
 
     def _solve(self, layers: Sequence[LayerCost], sparsity: float, bounds: Bounds) -> list[float]:
         allowed = self._allowed()

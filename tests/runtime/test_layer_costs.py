@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from graphs import Net
 from torch import nn
 
-from sparsetorch.analysis.layer_costs import CostTable, LayerShape
+from sparsetorch.analysis.layer_costs import CostTable, LayerShape, LayerTimes
 from sparsetorch.analysis.pointwise_layers import pointwise_layers
 from sparsetorch.cli import main
+from sparsetorch.errors import BadInputError
 from sparsetorch.runtime import layer_costs
-from sparsetorch.runtime.layer_costs import SPARSITIES, Effort, layer_model, measure_costs
-from sparsetorch.tflite import save
+from sparsetorch.runtime.layer_costs import SPARSITIES, Effort, layer_model, measure_costs, measure_rest
+from sparsetorch.tflite import encode, save
 from sparsetorch.xnnpack import verify
 
 NETWORK = """
@@ -57,6 +59,36 @@ def test_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert table.of("a").sparse_ms[0.95] < table.of("a").dense_ms  # 20 times fewer products
     monkeypatch.setattr(layer_costs, "_measure", None)  # nothing is measured again
     assert measure_costs(layers, effort=Effort(20, 5), cache=tmp_path) == table
+
+
+def test_the_rest_is_the_networks_time_less_its_layers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    layers, path = {"a": LayerShape(64, 96, 20, 20), "b": LayerShape(96, 64, 20, 20)}, tmp_path / "network.tflite"
+    network(layers, 0.85, path)
+    times = tuple(LayerTimes(shape, 1.0, {0.7: 3e-6, 0.9: 1e-6}) for shape in layers.values())  # next to nothing
+    table = CostTable("runtime", "processor", layers, times)
+    whole = measure_rest(path, table, Effort(10, 5))
+    assert whole > 0.0
+    slow = tuple(LayerTimes(shape, 1.0, {0.7: 300.0, 0.9: 100.0}) for shape in layers.values())
+    assert measure_rest(path, CostTable("runtime", "processor", layers, slow), Effort(10, 5)) == 0.0
+    with pytest.raises(BadInputError, match="no weight of c, needed a file"):
+        measure_rest(path, CostTable("runtime", "processor", {"c": layers["a"]}, times), Effort(1, 0))
+    network(layers, 0.0, path)
+    with pytest.raises(BadInputError, match="would not run on the sparse path"):
+        measure_rest(path, table, Effort(1, 0))
+
+
+def network(layers: dict[str, LayerShape], sparsity: float, path: Path) -> None:
+    """A stem and 1x1 convolutions named as an export names them, at one sparsity."""
+    net = Net(sparsity)
+    x = net.stem(net.input(40, 3), 64)
+    for name, shape in layers.items():
+        x = net.pointwise(x, shape.out_channels, sparsity)
+        net.graph.operators[-1].inputs[1].name = f"{name}.weight"
+    net.output(net.mean(x))
+    model = net.model()
+    if sparsity > 0.0:
+        encode(model)
+    save(model, path)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

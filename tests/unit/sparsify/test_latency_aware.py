@@ -84,3 +84,17 @@ def test_what_does_not_fit_is_said(costs: Path, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(json.dumps({"layers": {}}))
     with pytest.raises(BadInputError, match="needed a cost table"):
         LatencyAware(str(tmp_path / "other.json")).check(SHAPES, 0.8)
+
+
+def test_the_rest_is_the_tables_unless_told(costs: Path) -> None:
+    table = dataclasses.replace(CostTable.read(costs), rest_ms=1.0)
+    costs.write_text(table.to_json())
+    assert CostTable.read(costs) == table
+    alike = {"early": 0.8, "late": 0.8}
+    assert table.predict_ms(alike) == pytest.approx(1.5)  # the layers alone
+    assert LatencyAware(str(costs)).predict_ms(alike) == pytest.approx(2.5)
+    assert LatencyAware(str(costs), rest_ms=0.25).predict_ms(alike) == pytest.approx(1.75)
+    found = LatencyAware(str(costs), target_ms=2.35).allocate(SHAPES, 0.8)
+    assert found == pytest.approx({"early": 0.85, "late": 0.775}, abs=1e-9)
+    with pytest.raises(BadInputError, match="needed more than 1 ms, what the rest of the network takes"):
+        LatencyAware(str(costs), target_ms=0.9).check(SHAPES, 0.8)
