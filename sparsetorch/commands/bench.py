@@ -1,9 +1,10 @@
 """Time .tflite files against each other in real runtimes, and say what was measured, with what chance could have done to it.
 
-Files take turns, one run each a round, after a warm-up, in one process a runtime; loading is apart. `X.dense.tflite`, as `export
---dense-twin` writes it, is what X.tflite is compared with. A ratio is of medians, with its 95 % confidence interval; one that
-holds 1 says "no difference measured". On x86 with AVX, XNNPACK has no sparse path: the host then shows what a laptop does,
-and WebAssembly (`wasm`: Node.js, `chromium`: a browser) or a phone (`android`) what sparsity gains.
+Files take turns after a warm-up, in one process a runtime: in its turn a file runs twice, and the second run counts; loading
+is apart. `X.dense.tflite`, as `export --dense-twin` writes it, is what X.tflite is compared with. A ratio is of medians,
+with its 95 % confidence interval; one that holds 1 says "no difference measured". On x86 with AVX, XNNPACK has no sparse
+path: the host then shows what a laptop does, and WebAssembly (`wasm`: Node.js, `chromium`: a browser) or a phone (`android`)
+what sparsity gains.
 
 examples:
   sparsetorch bench model.tflite

@@ -1,8 +1,8 @@
 """`sparsetorch.bench`: time files against each other in real runtimes.
 
-All files of a runtime share one process and take turns, one run each a round, after a warm-up, and another one begins each round:
-a busy spell of the machine, and what a run leaves in its caches, hits all alike. Loading,
-first runs and steady runs stay apart. What is compared is medians, with a confidence interval.
+All files of a runtime share one process and take turns after a warm-up, and another one begins each round: a busy spell of the
+machine hits all alike. In its turn a file runs twice and the second run counts, so that what one file leaves in the caches is not
+another's. Loading, first runs and steady runs stay apart. What is compared is medians, with a confidence interval.
 """
 
 import tempfile

@@ -42,12 +42,12 @@ def readme(results: dict[str, BenchResult]) -> str:
         "# Latency in every precision",
         "",
         f"Random weights with calibrated batch-norm, one-shot magnitude {SPARSITY:.0%} over the 1x1 convolutions, {PIXELS} px, one "
-        "thread; made by `run.py`, all numbers in `results.csv`. Files take turns, one run each a round; ratios are of medians, "
+        "thread; made by `run.py`, all numbers in `results.csv`. Files take turns, the second of two runs counts; ratios are of medians, "
         "against dense float32 in the same runtime, with a 95 % block-bootstrap interval. The processor has AVX: on the host "
         "XNNPACK has no sparse path, and sparse files run as fast as dense ones. Dense int8 computes in integers and was calibrated on "
         "random images: its times count, its numbers do not.",
         "",
-        f"{first.processor}, a virtual machine of two cores that others use too: absolute times drift, ratios less. {first.runs} runs "
+        f"{first.processor}, a virtual machine of two cores: absolute times drift, ratios less. {first.runs} runs "
         f"after {first.warmup}; sparsetorch {first.version}; torch {torch.__version__}.",
         "",
     ]
@@ -72,7 +72,7 @@ def main() -> None:
     """Measure, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--runs", type=int, default=150)
     told = parser.parse_args()
     results = {}
     for name in GOALS:
