@@ -60,3 +60,13 @@ def examine(engine: Engine, jobs: Sequence[ModelJob], folder: Path) -> list[Outc
         assert reference.failure is None, f"{job.path.stem}: {reference.failure}"
         outcomes.append(Outcome(compare(engine.name, job, reference, found, engine.revision), result.version))
     return outcomes
+
+
+def seen(outcome: Outcome) -> str:
+    """What was found. An engine without names shows only whether its numbers are right."""
+    found = outcome.comparison
+    if not found.right:
+        return "unsafe"
+    if found.counts is None:
+        return "right"
+    return "taken" if found.counts.spmm else "not taken"

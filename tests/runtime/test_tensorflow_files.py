@@ -6,7 +6,7 @@
 from pathlib import Path
 
 import pytest
-from differential import ENGINES, Engine, Outcome, examine
+from differential import ENGINES, Engine, examine, seen
 from tensorflow_files import EXPECTED
 
 from sparsetorch.runtime.worker import ModelJob, job_folder
@@ -16,16 +16,6 @@ OLD_DIFFERS = {"gapkeep": "taken", "gapkeep_output": "taken"}
 """What XNNPACK of 2023 computes rightly and today's does not."""
 
 pytestmark = pytest.mark.slow
-
-
-def verdict(outcome: Outcome) -> str:
-    """What was seen. An engine without names shows only whether its numbers are right."""
-    seen = outcome.comparison
-    if not seen.right:
-        return "unsafe"
-    if seen.counts is None:
-        return "right"
-    return "taken" if seen.counts.spmm else "not taken"
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
@@ -38,5 +28,5 @@ def test_every_row_is_seen_as_predicted(engine: Engine, tensorflow_files: Path) 
         expected |= OLD_DIFFERS
     if engine.name == "LiteRT.js":
         expected = {name: row if row == "unsafe" else "right" for name, row in expected.items()}
-    assert {name: verdict(outcome) for name, outcome in outcomes.items()} == expected
+    assert {name: seen(outcome) for name, outcome in outcomes.items()} == expected
     assert {name: one.comparison.disagreements for name, one in outcomes.items() if one.comparison.disagreements} == {}

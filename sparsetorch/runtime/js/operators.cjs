@@ -25,7 +25,16 @@ const source = fs.readFileSync(globalThis.__filename, 'utf8');
 vm.runInThisContext(`${source};globalThis.makeModule = tflite_web_api_ModuleFactory;`, {filename: `${MODULE}.js`});
 const wasmBinary = fs.readFileSync(path.join(folder, `${MODULE}.wasm`));
 const log = [];
-const start = () => globalThis.makeModule({wasmBinary, print: (line) => log.push(line), printErr: (line) => log.push(line)});
+
+// Whether the module survives growing its memory depends on what the memory looks like at that moment: files that it runs after
+// others, it aborts on as its first ("failed to create XNNPACK runtime"). So it gets memory ahead, and more where it aborts.
+const AHEAD = 64 << 20, MORE = 512 << 20; // bytes
+async function start(ahead) {
+  const module = await globalThis.makeModule({
+    wasmBinary, print: (line) => log.push(line), printErr: (line) => log.push(line)});
+  module._free(module._malloc(ahead));
+  return module;
+}
 
 const position = (details, names, index) => {
   for (let i = 0; i < details.size(); i++) if (names.includes(details.get(i).name)) return i;
@@ -80,16 +89,19 @@ function run(module, model, index) {
 
 (async () => {
   const version = JSON.parse(fs.readFileSync(found, 'utf8')).version;
-  let module = await start();
+  let module = await start(AHEAD);
   say({event: 'version', parts: {'tfjs-tflite': version, 'Node.js': process.version.slice(1)}});
   for (const [index, model] of job.models.entries()) {
-    log.length = 0;
-    try {
-      run(module, model, index);
-    } catch (error) {
-      const why = [String(error?.message ?? error), ...log.slice(-3)].join(' | ');
-      say({event: 'failed', model: index, message: why.slice(0, 500)});
-      module = await start(); // an abort leaves the old one unusable
+    for (const again of [true, false]) {
+      log.length = 0;
+      try {
+        run(module, model, index);
+        break;
+      } catch (error) {
+        const why = [String(error?.message ?? error), ...log.slice(-3)].join(' | ');
+        if (!again) say({event: 'failed', model: index, message: why.slice(0, 500)});
+        module = await start(again ? MORE : AHEAD); // an abort leaves the old one unusable
+      }
     }
   }
   process.exit(0); // the module keeps handles open
