@@ -17,7 +17,7 @@ from torch import Tensor
 from sparsetorch.callbacks.resume import random_state, set_random_state
 from sparsetorch.errors import BadInputError
 from sparsetorch.files import write_atomically
-from sparsetorch.masking import masks
+from sparsetorch.masking import masks, own_copy
 from sparsetorch.sparsify.abcpruner import ABCPruner, Colony, Structure, advance, is_over
 from sparsetorch.sparsify.mask import keep_top, number_kept
 from sparsetorch.structured.channel_masks import ChannelMasks
@@ -112,8 +112,8 @@ def _fitness(
     """The metric after a short training of a compact copy."""
     for layer in sparsifier.layers.values():
         masks.refresh(layer)
-    # The trainer stays out of the copy; the callbacks of the module (this one among them) too.
-    candidate = copy.deepcopy(pl_module, {id(trainer): None, id(trainer.strategy): None})
+    # The callbacks of the module, this one among them, stay out of the copy.
+    candidate = own_copy(pl_module)
     candidate.configure_callbacks = lambda: []  # type: ignore[method-assign]
     ChannelMasks(candidate, list(sparsifier.groups.values())).set(keep)
     shape = sparsifier.pattern.input_shape

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib.util
 import io
 import logging
 import warnings
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from sparsetorch.errors import BadInputError
 from sparsetorch.exporter.conversion_errors import tracing_failure
 
+_NEEDED = ("onnx", "onnxscript")
 _LARGEST = 2**31
 """Bytes; what a flatbuffer, and so a .tflite, can hold."""
 
@@ -112,9 +114,13 @@ def torch_to_onnx(module: nn.Module, input_shape: tuple[int, ...], path: Path) -
         path: where to write.
 
     Raises:
-        BadInputError: where torch.export cannot trace the module, or a size in its outputs depends on values.
+        BadInputError: where torch.export cannot trace the module, a size in its outputs depends on values, or onnx is missing.
         OSError: where the file cannot be written.
     """
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        raise BadInputError(
+            f"{missing[0]} is not installed; needed: pip install 'sparsetorch[export]', in one call with the rest"
+        )
     image = torch.zeros(input_shape)
     names = [f"output_{index}" for index in range(len(run_outputs(module, image)))]
     try:

@@ -3,7 +3,7 @@
 from sparsetorch.masking.masks import attach, is_masked, mask_of, masked_layers, set_mask
 from sparsetorch.masking.modes import evaluating
 from sparsetorch.masking.optimizer_slots import clear_slots
-from sparsetorch.masking.permanent import make_permanent, permanent_copy
+from sparsetorch.masking.permanent import make_permanent, own_copy, permanent_copy
 from sparsetorch.masking.state_dict import load_state_dict, plain_state_dict
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "make_permanent",
     "mask_of",
     "masked_layers",
+    "own_copy",
     "permanent_copy",
     "plain_state_dict",
     "set_mask",

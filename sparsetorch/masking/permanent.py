@@ -11,6 +11,9 @@ from sparsetorch.masking.masks import WEIGHT, mask_of, masked_layers, original_o
 
 M = TypeVar("M", bound=nn.Module)
 
+_HOLDERS = ("_trainer", "_fabric")
+"""Where a LightningModule keeps what trains it; pytorch_lightning 2.6, core/module.py."""
+
 
 def make_permanent(module: M) -> M:
     """Bake every mask inside `module` into its weights and remove the masks, in place.
@@ -31,4 +34,14 @@ def permanent_copy(module: M) -> M:
     """
     for layer in masked_layers(module).values():
         refresh(layer)
-    return make_permanent(copy.deepcopy(module))
+    return make_permanent(own_copy(module))
+
+
+def own_copy(module: M) -> M:
+    """A deep copy that shares the trainer of a LightningModule in training, and with it its data and its processes.
+
+    The trainer is kept from being copied wherever it is reached: an optimizer's factory from a configuration, for one, holds the
+    command line that made both.
+    """
+    held = [inner.__dict__.get(name) for inner in module.modules() for name in _HOLDERS]
+    return copy.deepcopy(module, {id(holder): holder for holder in held if holder is not None})

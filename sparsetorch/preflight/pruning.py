@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from sparsetorch.masking import permanent_copy
+from sparsetorch.masking import make_permanent
 from sparsetorch.masking.sparsifier import Sparsifier
 from sparsetorch.sparsify.distribution import Distribution, Uniform
 from sparsetorch.sparsify.magnitude import Magnitude
@@ -42,9 +42,9 @@ class PruningPlan:
 
 
 def pruned(plain: nn.Module, plan: PruningPlan) -> nn.Module:
-    """A copy of a module with the zeros of the plan: the smallest magnitudes, which before training are any.
+    """Give a plain module the zeros of the plan, in place: the smallest magnitudes, which before training are any.
 
-    The module itself gets masks, and biases as if trained. Where the policy picks no layer, it is given back.
+    Its biases become as if trained. Where the policy picks no layer, only they change.
 
     Raises:
         BadInputError: the distribution or the pattern does not fit the layers.
@@ -61,7 +61,7 @@ def pruned(plain: nn.Module, plan: PruningPlan) -> nn.Module:
         pattern=plan.pattern,
     )
     sparsifier.update(1, [])
-    return permanent_copy(plain)
+    return make_permanent(plain)
 
 
 def _tell_channels_apart(module: nn.Module) -> None:

@@ -10,7 +10,6 @@ What was removed is then compared with what was masked, on a random input. Where
 the network no longer runs (a forward with sizes written into it), this group stays masked and the result says why.
 """
 
-import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from sparsetorch.analysis.accounting import effective_weight
 from sparsetorch.masking.masks import masked_layers, refresh
+from sparsetorch.masking.permanent import own_copy
 from sparsetorch.structured.groups import Group, channel_groups, guess_input_shape
 from sparsetorch.structured.slicing import Cut, cut_layer, out_first
 from sparsetorch.structured.trace import KEEP_ZERO
@@ -215,4 +215,4 @@ def _apply(module: nn.Module, cuts: Mapping[str, Cut]) -> None:
 def _copy(module: M) -> M:
     for layer in masked_layers(module).values():
         refresh(layer)
-    return copy.deepcopy(module)
+    return own_copy(module)

@@ -1,6 +1,7 @@
 """`sparsetorch check`."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,15 @@ def test_a_network_without_1x1_convolutions_gets_reasons(tmp_path: Path, capsys:
 def test_bad_words(words: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *words]) == code
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_a_missing_package_is_named_with_the_command_that_brings_it(
+    package: str, net: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["check", "--model", net, "--input-shape", "3,32,32", "--quiet"]) == 1
+    assert capsys.readouterr().err == (
+        f"sparsetorch check: error: {package} is not installed; needed: pip install 'sparsetorch[export]', in one call "
+        "with the rest\n"
+    )

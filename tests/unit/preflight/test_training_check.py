@@ -1,6 +1,8 @@
 """The check when `fit` starts: one line, and the training is the same with and without it."""
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,25 @@ def test_the_training_is_the_same_with_and_without(tmp_path: Path, capsys: pytes
 def test_nothing_is_said_of_an_eligible_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit(tmp_path / "run")
     assert "check: " not in capsys.readouterr().err
+
+
+def test_two_processes_say_it_once_and_train_on(tmp_path: Path) -> None:
+    words = [
+        "--config",
+        str(RECIPE),
+        "--run_dir",
+        str(tmp_path / "run"),
+        "--trainer.accelerator=cpu",
+        "--trainer.devices=2",
+    ]
+    words += ["--trainer.strategy=ddp", "--trainer.max_epochs=1", "--trainer.limit_train_batches=2"]
+    words += ["--trainer.limit_val_batches=1", "--sparsity.schedule.init_args.sparsity=0.5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sparsetorch", "fit", *words], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stderr.count("check: the trained network will not take") == 1
+    assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()
 
 
 def plain_fit(folder: Path) -> TrainingCheck:
